@@ -1,0 +1,1 @@
+"""Pure descriptions: types, bounds, tables. No I/O, no engine."""

@@ -1,0 +1,102 @@
+"""The one map of types: how each Postgres type is kept in Iceberg, exported, read back and written as wire text.
+
+Postgres re-parses the text the gateway sends, so any type round-trips exactly as text. A type is kept natively
+only where Iceberg, Spark and DuckDB all hold every finite value of it exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+MAX_DECIMAL_PRECISION = 38  # Iceberg's limit
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How values of one Postgres type travel. `{c}` stands for the quoted column in each expression."""
+
+    family: str
+    iceberg: str
+    export: str = "{c}"  # Postgres SQL whose result Spark's JDBC reader carries without loss
+    restore: str = "{c}"  # Spark SQL that turns the exported value into the Iceberg type
+    text: str = "CAST({c} AS VARCHAR)"  # DuckDB SQL giving text that Postgres's input function takes
+    cannot_hold: str | None = None  # Postgres SQL, true for values Iceberg has no form for
+
+    @property
+    def native(self) -> bool:
+        return self.family != "text form"
+
+
+# BC years: DuckDB writes "0044-03-15 (BC) 12:00:00", Postgres wants the era last.
+_DAY_TEXT = "CASE WHEN {c} >= DATE '0001-01-01' THEN {v} ELSE replace({v}, ' (BC)', '') || ' BC' END"
+_MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
+_INFINITE = "NOT isfinite({c})"
+
+TEXT_FORM = Storage("text form", "string", export="{c}::text", text="{c}")
+_DECIMAL = Storage("numeric", "decimal", cannot_hold="{c} = 'NaN'")
+
+# Keyed by pg_type.typname in pg_catalog.
+NATIVE: dict[str, Storage] = {
+    "bool": Storage("boolean", "boolean"),
+    "int2": Storage("integer", "int", export="{c}::int"),
+    "int4": Storage("integer", "int"),
+    "int8": Storage("integer", "long"),
+    "oid": Storage("integer", "long", export="{c}::bigint"),
+    "float4": Storage("float", "float"),
+    "float8": Storage("float", "double"),
+    "date": Storage(
+        "date",
+        "date",
+        export="({c} - date '1970-01-01')",  # a day count: java.sql.Date would bend days before 1582
+        restore="date_add(DATE'1970-01-01', {c})",
+        text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
+        cannot_hold=_INFINITE,
+    ),
+    "timestamp": Storage(
+        "timestamp",
+        "timestamp",
+        export=_MICROS,
+        restore="CAST(timestamp_micros({c}) AS TIMESTAMP_NTZ)",
+        text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
+        cannot_hold=_INFINITE,
+    ),
+    "timestamptz": Storage(
+        "timestamp",
+        "timestamptz",
+        export=_MICROS,
+        restore="timestamp_micros({c})",
+        # The gateway's DuckDB runs in UTC; a zone-less cast keeps the text free of zone names.
+        text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
+        "ELSE replace(CAST(CAST({c} AS TIMESTAMP) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
+        cannot_hold=_INFINITE,
+    ),
+    "uuid": Storage("uuid", "uuid", export="{c}::text"),
+    "bytea": Storage("bytea", "binary", text="'\\x' || lower(hex({c}))"),
+    "text": Storage("text", "string", text="{c}"),
+    "varchar": Storage("text", "string", text="{c}"),
+    "name": Storage("text", "string", export="{c}::text", text="{c}"),
+    "bpchar": Storage("char(n)", "string", export="{c}::text", text="{c}"),  # blanks dropped; bpcharin pads again
+}
+
+
+def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
+    """How a column of this type (a domain: of its base type) is kept."""
+    if not builtin:
+        return TEXT_FORM
+    if typname == "numeric":
+        decimal = numeric_modifiers(typmod)
+        if decimal is None:
+            return TEXT_FORM
+        return replace(_DECIMAL, iceberg=f"decimal({decimal[0]}, {decimal[1]})")
+    return NATIVE.get(typname, TEXT_FORM)
+
+
+def numeric_modifiers(typmod: int) -> tuple[int, int] | None:
+    """Precision and scale of numeric(p, s), or None where Iceberg has no equal decimal."""
+    if typmod < 0:
+        return None
+    precision = ((typmod - 4) >> 16) & 0xFFFF
+    scale = (((typmod - 4) & 0x7FF) ^ 1024) - 1024  # eleven bits, signed since Postgres 15
+    if precision > MAX_DECIMAL_PRECISION or not 0 <= scale <= precision:
+        return None
+    return precision, scale
