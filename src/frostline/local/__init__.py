@@ -1,0 +1,1 @@
+"""The embedded stack: Java, downloads, Postgres, the gateway's process, the demo."""
