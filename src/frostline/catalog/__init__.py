@@ -1,0 +1,1 @@
+"""The registry in Postgres: migrations and typed access. Knows no engine."""

@@ -1,0 +1,10 @@
+"""Names that the registry, the gateway and the pipeline must agree on."""
+
+from __future__ import annotations
+
+# postgres_fdw prints a server's name when it can't connect, and nothing else of ours: the name says what to do.
+SERVER_NAME = "frostline gateway (frostline up starts it)"
+GATEWAY_USER = "frostline"
+LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
+BOUND_CHECK = "frostline_bound"  # the CHECK that lets Postgres attach a leaf without scanning it
+DELTA_COLUMNS = ("_op", "_seq", "_prev")
