@@ -24,6 +24,7 @@ class Column:
     not_null: bool = False
     generated: str = ""  # '' | 's'tored | 'v'irtual
     identity: str = ""
+    exact_equality: bool = True  # False: two different texts can be equal (a non-deterministic collation, citext)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,147 @@
+"""Installing the registry: numbered migrations and the gateway's foreign server, all or nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from importlib import resources
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
+from frostline.errors import DatabaseError
+
+# Any number will do as long as every installer takes the same one.
+_INSTALL_LOCK = 7_346_215_001
+_EXTENSION = "postgres_fdw"
+
+
+def migrations() -> Iterator[tuple[int, str, str]]:
+    """(number, name, SQL) of every migration, in order."""
+    folder = resources.files("frostline.catalog") / "sql"
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name[:3].isdigit():
+            yield int(file.name[:3]), file.name, file.read_text(encoding="utf-8")
+
+
+def install(dsn: str) -> list[str]:
+    """Bring the registry up to date; returns what was done, nothing when it was current."""
+    with connect(dsn, application="frostline init") as connection:
+        check_grants(connection)
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
+            done = [_apply(connection, *migration) for migration in pending(connection)]
+            done += _extension(connection)
+            done += _server(connection)
+        return done
+
+
+def pending(connection: Connection) -> list[tuple[int, str, str]]:
+    """The migrations this database has not seen."""
+    if connection.execute("SELECT to_regclass('frostline.migrations')").fetchone() == (None,):
+        return list(migrations())
+    applied = {number for (number,) in connection.execute("SELECT number FROM frostline.migrations")}
+    newer = applied - {number for number, _, _ in migrations()}
+    if newer:
+        raise DatabaseError(
+            f"the registry here is at migration {max(newer)}, newer than this Frostline knows",
+            hint="upgrade Frostline on this machine",
+        )
+    return [migration for migration in migrations() if migration[0] not in applied]
+
+
+def print_sql(connection: Connection | None) -> str:
+    """What `install` would run, for a person to read or a DBA to run."""
+    parts = [f"-- {name}\n{text}" for _, name, text in (pending(connection) if connection else migrations())]
+    parts.append(f"CREATE EXTENSION IF NOT EXISTS {_EXTENSION};")
+    parts.append(
+        f'CREATE SERVER "{SERVER_NAME}" FOREIGN DATA WRAPPER postgres_fdw\n'
+        f"    OPTIONS ({_options('<installation id>')});\n"
+        f'CREATE USER MAPPING FOR PUBLIC SERVER "{SERVER_NAME}"\n'
+        f"    OPTIONS (user '{GATEWAY_USER}', password '<random>');"
+    )
+    return "\n\n".join(["BEGIN;", *parts, "COMMIT;"])
+
+
+def check_grants(connection: Connection) -> None:
+    """One error that lists every grant the role lacks, before anything is tried."""
+    missing = [hint for granted, hint in _grants(connection) if not granted]
+    if missing:
+        role = connection.info.user
+        raise DatabaseError(
+            f"role {role} may not install Frostline in database {connection.info.dbname}; nothing was changed",
+            detail="missing:",
+            hint="\n".join(f"  {line};" for line in missing),
+            sqlstate="42501",
+        )
+
+
+def _grants(connection: Connection) -> Iterator[tuple[bool, str]]:
+    role = sql.Identifier(connection.info.user).as_string(connection)
+    database = sql.Identifier(connection.info.dbname).as_string(connection)
+    row = connection.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMP'),"
+        " EXISTS (SELECT FROM pg_extension WHERE extname = %(e)s),"
+        " (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),"
+        " coalesce((SELECT has_foreign_data_wrapper_privilege(oid, 'USAGE') FROM pg_foreign_data_wrapper"
+        "   WHERE fdwname = %(e)s), true),"
+        " EXISTS (SELECT FROM pg_available_extensions WHERE name = %(e)s)",
+        {"e": _EXTENSION},
+    ).fetchone()
+    assert row is not None
+    create, temporary, installed, superuser, usage, available = row
+    if not available:
+        yield False, f"-- the extension {_EXTENSION} is not on this server: install the contrib package of its Postgres"
+        return
+    yield create or superuser, f"GRANT CREATE ON DATABASE {database} TO {role}"
+    yield temporary or superuser, f"GRANT TEMPORARY ON DATABASE {database} TO {role}"
+    if not superuser:
+        yield installed, f"CREATE EXTENSION {_EXTENSION}  -- by a superuser, or the provider's admin role"
+        yield usage and installed, f"GRANT USAGE ON FOREIGN DATA WRAPPER {_EXTENSION} TO {role}"
+
+
+def _apply(connection: Connection, number: int, name: str, text: str) -> str:
+    try:
+        connection.execute(text)
+    except psycopg.Error as error:
+        raise DatabaseError(f"migration {name} failed and was rolled back: {error}") from error
+    connection.execute("INSERT INTO frostline.migrations (number, name) VALUES (%s, %s)", (number, name))
+    return f"migration {name}"
+
+
+def _extension(connection: Connection) -> list[str]:
+    if connection.execute("SELECT FROM pg_extension WHERE extname = %s", (_EXTENSION,)).fetchone() is not None:
+        return []
+    # pg_catalog is our search_path; the extension's functions belong where a person would look for them.
+    connection.execute(sql.SQL("CREATE EXTENSION {} SCHEMA public").format(sql.Identifier(_EXTENSION)))
+    return [f"extension {_EXTENSION}"]
+
+
+def _server(connection: Connection) -> list[str]:
+    if connection.execute("SELECT FROM pg_foreign_server WHERE srvname = %s", (SERVER_NAME,)).fetchone() is not None:
+        return []
+    row = connection.execute("SELECT id FROM frostline.installation").fetchone()
+    assert row is not None
+    server = sql.Identifier(SERVER_NAME)
+    connection.execute(
+        sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({})").format(
+            server, sql.SQL(_options(str(row[0])))
+        )
+    )
+    # One mapping for everybody and USAGE for nobody: all roles of a session then share one remote transaction.
+    connection.execute(
+        sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (user {}, password {})").format(
+            server, sql.Literal(GATEWAY_USER), sql.Literal(secrets.token_urlsafe(32))
+        )
+    )
+    return ["the gateway's foreign server"]
+
+
+def _options(installation: str) -> str:
+    # The address is filled in by the gateway when it starts. Port 1 answers nobody until then.
+    return (
+        f"host '127.0.0.1', port '1', dbname '{installation}', fetch_size '10000', application_name 'frostline %c', "
+        "truncatable 'false'"
+    )

@@ -1,0 +1,90 @@
+"""Typed access to the registry's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from frostline.catalog import describe, queries
+from frostline.catalog.database import Connection
+from frostline.errors import DatabaseError, RefusedError
+from frostline.model.bounds import Bound, parse_bound
+from frostline.model.tables import Table
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A registered table: the user's own, with the leaves and the primary key that moved to its hot partition."""
+
+    id: int
+    table: Table
+    hot: tuple[str, str]
+    delta: tuple[str, str]
+    hot_for: str
+    lake_namespace: str
+    lake_table: str
+    seam: Bound | None
+    snapshot_id: int | None
+    metadata_location: str | None
+    lake_names: dict[str, str]  # the user's column -> the lake's
+
+    @property
+    def server_schema(self) -> str:
+        """What foreign tables carry as schema_name; the gateway reads the id from it."""
+        return f"table {self.id}"
+
+
+def require(connection: Connection) -> None:
+    """One sentence when the registry is not installed."""
+    if connection.execute("SELECT to_regclass('frostline.tables')").fetchone() == (None,):
+        raise DatabaseError(
+            f"Frostline is not installed in database {connection.info.dbname}",
+            hint="install it with `frostline init --dsn ...`",
+            sqlstate="3F000",
+        )
+
+
+def find(connection: Connection, oid: int) -> Managed | None:
+    """The managed table behind a relation, if it is one."""
+    row = queries.row(connection, "managed", oid=oid)
+    if row is None:
+        return None
+    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata = row
+    table = describe.table(connection, relation, *_name(connection, relation))
+    hot_table = describe.table(connection, hot, *_name(connection, hot))
+    lake = dict(queries.rows(connection, "lake_columns", table=id_))
+    return Managed(
+        id=id_,
+        table=replace(table, primary_key=hot_table.primary_key, leaves=hot_table.leaves),
+        hot=_name(connection, hot),
+        delta=_name(connection, delta),
+        hot_for=hot_for,
+        lake_namespace=namespace,
+        lake_table=lake_table,
+        seam=parse_bound(seam) if seam is not None else None,
+        snapshot_id=snapshot,
+        metadata_location=metadata,
+        lake_names={column.name: lake[column.number] for column in table.stored if column.number in lake},
+    )
+
+
+def get(connection: Connection, text: str) -> Managed:
+    """The managed table a person named, or one sentence why it is none."""
+    require(connection)
+    oid, schema, name = describe.resolve(connection, text)
+    found = find(connection, oid)
+    if found is None:
+        raise RefusedError(
+            f"{schema}.{name} is not registered",
+            hint=f"register it first: frostline register {schema}.{name} --hot '3 months'",
+        )
+    return found
+
+
+def _name(connection: Connection, oid: int) -> tuple[str, str]:
+    row = queries.row(connection, "relation", oid=oid)
+    if row is None:
+        raise DatabaseError(
+            f"the registry names a relation with OID {oid} that no longer exists",
+            hint="was the table dropped by hand? `SELECT * FROM frostline.tables` shows the row",
+        )
+    return row[0], row[1]

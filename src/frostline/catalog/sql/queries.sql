@@ -1,0 +1,86 @@
+-- name: resolve
+-- A table by schema and name.
+SELECT c.oid, c.relkind::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
+
+-- name: relation
+-- Schema and name of a relation.
+SELECT n.nspname, c.relname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %(oid)s;
+
+-- name: columns
+-- Live columns with the base type under any domain.
+WITH RECURSIVE base AS (
+    SELECT a.attnum, t.oid AS typid, t.typtype, t.typbasetype,
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS typmod
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL
+    SELECT b.attnum, t.oid, t.typtype, t.typbasetype,
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE b.typmod END
+    FROM base b JOIN pg_type t ON t.oid = b.typbasetype
+    WHERE b.typtype = 'd'
+)
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, b.typmod,
+       t.typnamespace = 'pg_catalog'::regnamespace AS builtin, t.typtype::text, a.attnotnull,
+       a.attgenerated::text, a.attidentity::text,
+       coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true) AS deterministic
+FROM pg_attribute a
+JOIN base b ON b.attnum = a.attnum AND b.typtype <> 'd'
+JOIN pg_type t ON t.oid = b.typid
+WHERE a.attrelid = %(oid)s
+ORDER BY a.attnum;
+
+-- name: partition_key
+-- How a partitioned table is cut; the column is NULL when the key is an expression.
+SELECT p.partstrat::text, p.partnatts, a.attname, t.typname
+FROM pg_partitioned_table p
+LEFT JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+LEFT JOIN pg_type t ON t.oid = a.atttypid
+WHERE p.partrelid = %(oid)s;
+
+-- name: primary_key
+-- Columns of the primary key, in key order.
+SELECT a.attname
+FROM pg_constraint c
+CROSS JOIN LATERAL unnest(c.conkey) WITH ORDINALITY k(attnum, position)
+JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.attnum
+WHERE c.conrelid = %(oid)s AND c.contype = 'p'
+ORDER BY k.position;
+
+-- name: partitions
+-- Direct partitions with their bounds.
+SELECT c.oid, n.nspname, c.relname, pg_get_expr(c.relpartbound, c.oid), c.relkind::text, c.relpersistence::text
+FROM pg_inherits i
+JOIN pg_class c ON c.oid = i.inhrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE i.inhparent = %(oid)s
+ORDER BY c.relname;
+
+-- name: managed
+-- One managed table by the user's relation.
+SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
+       t.metadata_location
+FROM frostline.tables t
+WHERE t.relation = %(oid)s::regclass;
+
+-- name: lake_columns
+-- Lake column names by attribute number.
+SELECT attnum, lake_name FROM frostline.columns WHERE table_id = %(table)s;
+
+-- name: lake_names_taken
+-- Lake tables in use.
+SELECT lake_namespace, lake_table FROM frostline.tables;
+
+-- name: names_in_schema
+-- Every relation name in a schema.
+SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s;
+
+-- name: constraints
+-- The constraints a table with foreign partitions cannot have.
+SELECT conname, contype::text, pg_get_constraintdef(oid)
+FROM pg_constraint
+WHERE conrelid = %(oid)s AND contype IN ('p', 'f') AND conparentid = 0
+ORDER BY contype = 'p' DESC, conname;
