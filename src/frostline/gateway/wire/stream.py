@@ -1,0 +1,80 @@
+"""Reading and writing protocol messages on a blocking socket, with bounds on what a client may send."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from frostline.errors import QueryError
+
+MAX_MESSAGE = 64 * 1024 * 1024
+MAX_STARTUP = 10_000  # what Postgres itself allows
+# Small answers are gathered; anything longer goes straight to the socket.
+FLUSH_AT = 64 * 1024
+
+
+class Disconnected(Exception):
+    """The client went away."""
+
+
+class ProtocolError(QueryError):
+    """The client sent something that is not the protocol; its session ends."""
+
+    sqlstate = "08P01"
+
+
+class Stream:
+    """One client's socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._in = bytearray()
+        self._out = bytearray()
+
+    def read_startup(self) -> bytes:
+        """The body of a start-up packet, which has no kind."""
+        (length,) = struct.unpack("!i", self._exactly(4))
+        if not 8 <= length <= MAX_STARTUP:
+            raise ProtocolError(f"invalid length of start-up packet: {length}")
+        return self._exactly(length - 4)
+
+    def read(self, limit: int = MAX_MESSAGE) -> tuple[bytes, bytes]:
+        """The next message's kind and body."""
+        kind = self._exactly(1)
+        (length,) = struct.unpack("!i", self._exactly(4))
+        if not 4 <= length <= limit:
+            raise ProtocolError(f"invalid length of message {kind!r}: {length}")
+        return kind, self._exactly(length - 4)
+
+    def write(self, data: bytes | memoryview) -> None:
+        if len(data) < FLUSH_AT:
+            self._out += data
+            if len(self._out) >= FLUSH_AT:
+                self.flush()
+            return
+        self.flush()
+        self._send(data)
+
+    def flush(self) -> None:
+        if self._out:
+            data, self._out = self._out, bytearray()
+            self._send(data)
+
+    def _send(self, data: bytes | bytearray | memoryview) -> None:
+        try:
+            self.sock.sendall(data)
+        except OSError as error:
+            raise Disconnected from error
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._in) < size:
+            try:
+                chunk = self.sock.recv(max(size - len(self._in), 8192))
+            except OSError as error:
+                raise Disconnected from error
+            if not chunk:
+                raise Disconnected
+            self._in += chunk
+        found = bytes(self._in[:size])
+        del self._in[:size]
+        return found
