@@ -17,13 +17,13 @@ def _queries() -> dict[str, str]:
     return dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))
 
 
-def rows(connection: Connection, name: str, **parameters: object) -> list[tuple[Any, ...]]:
+def rows(connection: Connection, name: str, /, **parameters: object) -> list[tuple[Any, ...]]:
     """All rows of one named query."""
     query = cast(LiteralString, _queries()[name])
     return connection.execute(query, parameters).fetchall()
 
 
-def row(connection: Connection, name: str, **parameters: object) -> tuple[Any, ...] | None:
+def row(connection: Connection, name: str, /, **parameters: object) -> tuple[Any, ...] | None:
     """The first row of one named query, if any."""
     query = cast(LiteralString, _queries()[name])
     return connection.execute(query, parameters).fetchone()

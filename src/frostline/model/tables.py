@@ -94,5 +94,11 @@ def slug(name: str) -> str:
     return plain if not plain[0].isdigit() else f"_{plain}"
 
 
+def ascii_slug(name: str) -> str:
+    """A name for directories: a JVM under LANG=C cannot open a path with other letters."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return slug(plain) if plain else "_"
+
+
 def _cut(text: str, size: int) -> str:
     return text.encode()[:size].decode(errors="ignore")

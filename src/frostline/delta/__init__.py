@@ -1,0 +1,1 @@
+"""Changes to cold rows that are not yet in the lake."""

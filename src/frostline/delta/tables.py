@@ -1,0 +1,88 @@
+"""The delta table of one managed table and the trigger function that fills it while a leaf is exported.
+
+A delta row is one version of a cold row: `_op` is U (the row's new values) or T (a tombstone), `_seq` orders
+versions, `_prev` names the version it replaces (0: the lake's). The newest `_seq` of a key is the truth.
+"""
+
+from __future__ import annotations
+
+from psycopg.sql import SQL, Composed, Identifier
+
+from frostline.model.tables import Table, derived_name
+
+SCHEMA = "frostline_delta"
+
+
+def delta_name(table: Table, id_: int) -> str:
+    return derived_name(table.name, f"_{id_}")
+
+
+def capture_name(id_: int) -> str:
+    return f"capture_{id_}"
+
+
+def create(table: Table, id_: int) -> list[Composed]:
+    """The delta table, its capture function, and one that refuses TRUNCATE of a leaf on its way to the lake."""
+    return [_delta(table, id_), _capture(table, id_), _no_truncate(table, id_)]
+
+
+def _delta(table: Table, id_: int) -> Composed:
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in table.stored)  # type: ignore[arg-type]
+    return SQL(
+        "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')), _seq bigint NOT NULL UNIQUE,"
+        " _prev bigint NOT NULL, UNIQUE ({}, _prev))"
+    ).format(Identifier(SCHEMA, delta_name(table, id_)), columns, _names(table.primary_key))
+
+
+def _capture(table: Table, id_: int) -> Composed:
+    # SECURITY DEFINER: whoever may write the leaf need not be able to write the delta.
+    every, key = tuple(column.name for column in table.stored), table.primary_key
+    delta = Identifier(SCHEMA, delta_name(table, id_))
+    return SQL(
+        """CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $frostline$
+#variable_conflict use_column
+BEGIN
+  IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN
+    INSERT INTO {delta} AS d (_op, _seq, _prev, {key}) VALUES ('T', nextval('frostline.version'), 0, {old_key})
+    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{cleared};
+  END IF;
+  IF tg_op <> 'DELETE' THEN
+    INSERT INTO {delta} AS d (_op, _seq, _prev, {every}) VALUES ('U', nextval('frostline.version'), 0, {new})
+    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};
+  END IF;
+  RETURN NULL;
+END $frostline$"""
+    ).format(
+        function=Identifier(SCHEMA, capture_name(id_)),
+        delta=delta,
+        key=_names(key),
+        every=_names(every),
+        old_key=_names(key, "OLD."),
+        new_key=_names(key, "NEW."),
+        new=_names(every, "NEW."),
+        cleared=_assignments(tuple(c for c in every if c not in key), "NULL"),
+        replaced=_assignments(tuple(c for c in every if c not in key), None),
+    )
+
+
+def _no_truncate(table: Table, id_: int) -> Composed:
+    return SQL(
+        """CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $frostline$
+BEGIN
+  RAISE EXCEPTION '%.% is on its way to the lake and cannot be truncated', tg_table_schema, tg_table_name
+    USING ERRCODE = '55006', HINT = 'Delete its rows instead, or try again when the archive run has ended.';
+END $frostline$"""
+    ).format(function=Identifier(SCHEMA, f"no_truncate_{id_}"))
+
+
+def _names(columns: tuple[str, ...], prefix: str = "") -> Composed:
+    return SQL(", ").join(SQL(prefix) + Identifier(column) for column in columns)  # type: ignore[arg-type]
+
+
+def _assignments(columns: tuple[str, ...], value: str | None) -> Composed:
+    """`, c = ...` for each column: a fixed SQL value, or the row that was proposed."""
+    return SQL("").join(
+        SQL(", {} = {}").format(Identifier(c), SQL(value) if value else SQL("excluded.") + Identifier(c))  # type: ignore[arg-type]
+        for c in columns
+    )

@@ -1,0 +1,1 @@
+"""Moving a table's partitions between Postgres and the lake."""

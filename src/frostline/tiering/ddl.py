@@ -1,0 +1,54 @@
+"""SQL that both registration and archiving write: bounds, CHECKs, foreign partitions."""
+
+from __future__ import annotations
+
+
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.catalog.names import BOUND_CHECK, SERVER_NAME
+from frostline.model.bounds import Bound, Range
+from frostline.model.tables import Leaf, Table
+
+
+def bound(value: Bound | None, unbounded: str) -> Composable:
+    """One side of FROM ... TO ..."""
+    return SQL("({})").format(Literal(value.text) if value is not None else SQL(unbounded))  # type: ignore[arg-type]
+
+
+def for_values(range_: Range) -> Composed:
+    return SQL("FOR VALUES FROM {} TO {}").format(bound(range_.lower, "MINVALUE"), bound(range_.upper, "MAXVALUE"))
+
+
+def within(table: Table, range_: Range) -> Composed:
+    """The partition's own condition, written so that Postgres sees it implied by an equal CHECK."""
+    key = Identifier(table.key)
+    parts: list[Composable] = [SQL("{} IS NOT NULL").format(key)]
+    for side, operator in ((range_.lower, ">="), (range_.upper, "<")):
+        if side is not None:
+            value = SQL("{}::{}").format(Literal(side.text), SQL(table.key_type))  # type: ignore[arg-type]
+            parts.append(SQL("{} {} {}").format(key, SQL(operator), value))
+    return SQL(" AND ").join(parts)
+
+
+def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
+    """The CHECK that lets every later ATTACH skip its scan; VALIDATE reads the leaf without blocking writers."""
+    assert leaf.range is not None
+    name, check = Identifier(leaf.schema, leaf.name), Identifier(BOUND_CHECK)
+    return [
+        SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({}) NOT VALID").format(name, check, within(table, leaf.range)),
+        SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(name, check),
+    ]
+
+
+def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, range_: Range) -> Composed:
+    # PARTITION OF, because CREATE FOREIGN TABLE ... (LIKE ...) only exists since 18.
+    return SQL("CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {})").format(
+        Identifier(*name),
+        Identifier(table.schema, table.name),
+        for_values(range_),
+        Identifier(SERVER_NAME),
+        Literal(server_schema),
+        Literal(str(range_)),
+    )
+
+

@@ -1,0 +1,141 @@
+"""What stands in the way of registering a table: each with the reason and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from frostline.catalog import describe, queries
+from frostline.catalog.database import Connection
+from frostline.catalog.names import DELTA_COLUMNS
+from frostline.model.bounds import KEY_TYPES
+
+# Two equal keys of these families always have equal lake values, so a key can be found in the lake.
+_KEY_FAMILIES = ("integer", "date", "timestamp", "uuid", "text", "char(n)", "bytea", "boolean", "numeric")
+
+
+@dataclass(frozen=True)
+class Objection:
+    reason: str
+    remedy: str
+
+
+def refusals(connection: Connection, oid: int, kind: str) -> list[Objection]:
+    """Everything that forbids registration; no partition key at all makes the rest moot."""
+    first = list(_partitioning(connection, oid, kind))
+    return first or [*_partitions(connection, oid), *_key(connection, oid), *_constraints(connection, oid), *_others(connection, oid)]
+
+
+def warnings(connection: Connection, oid: int) -> list[str]:
+    """What a user should know before registering."""
+    found = []
+    if names := _names(connection, "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgtype & 1 = 1", oid):
+        found.append(f"row triggers ({names}) will fire on cold rows too and keep their updates from being pushed down")
+    if names := _names(
+        connection,
+        "SELECT pubname FROM pg_publication p WHERE puballtables"
+        " OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = %s)",
+        oid,
+    ):
+        found.append(f"publications ({names}) do not carry changes of cold rows")
+    return found
+
+
+def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objection]:
+    key = queries.row(connection, "partition_key", oid=oid)
+    if kind != "p" or key is None:
+        yield Objection("it is not a partitioned table", "partition it by RANGE on a time or integer column first")
+        return
+    strategy, count, column, typname = key
+    if strategy != "r" or count != 1 or column is None:
+        yield Objection("it is not partitioned by RANGE of one plain column", "re-partition it by RANGE on one column")
+    elif typname not in KEY_TYPES:
+        yield Objection(
+            f"its partition key {column} is of type {typname}", f"partition it by one of {', '.join(KEY_TYPES)}"
+        )
+
+
+def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
+    if _names(connection, "SELECT relname FROM pg_class WHERE oid = %s AND relispartition", oid):
+        yield Objection("it is itself a partition of another table", "detach it, or register the table at the top")
+    found = queries.rows(connection, "partitions", oid=oid)
+    if not any(bound != "DEFAULT" for *_, bound, _, _ in found):
+        yield Objection("it has no partitions", "create at least one partition")
+    for child, schema, name, bound, kind, persistence in found:
+        if kind == "p":
+            yield Objection(f"partition {schema}.{name} is partitioned again", "tier single-level tables only")
+        elif kind != "r":
+            yield Objection(f"partition {schema}.{name} is not an ordinary table", "detach it")
+        elif persistence != "p":
+            yield Objection(f"partition {schema}.{name} is UNLOGGED", f"ALTER TABLE {schema}.{name} SET LOGGED")
+        elif bound == "DEFAULT":
+            query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
+            if connection.execute(query).fetchone() == (True,):
+                yield Objection(
+                    f"the DEFAULT partition {schema}.{name} (OID {child}) holds rows",
+                    "create partitions for them and move them there",
+                )
+
+
+def _key(connection: Connection, oid: int) -> Iterator[Objection]:
+    primary = {name for (name,) in queries.rows(connection, "primary_key", oid=oid)}
+    if not primary:
+        yield Objection("it has no primary key, so a cold row has no identity", "add a primary key that includes the partition key")
+    for column in describe.columns(connection, oid):
+        if column.name in DELTA_COLUMNS:
+            yield Objection(f"a column is called {column.name}, a name Frostline needs", "rename that column")
+        if column.name in primary and not (
+            column.exact_equality and (column.storage.family in _KEY_FAMILIES or _is_enum(connection, oid, column.number))
+        ):
+            yield Objection(
+                f"primary key column {column.name} is of type {column.type}, whose equality the lake cannot decide",
+                "use a key of integers, text with an ordinary collation, uuid, dates, times, numeric(p,s) or an enum",
+            )
+
+
+def _constraints(connection: Connection, oid: int) -> Iterator[Objection]:
+    if names := _names(connection, "SELECT conrelid::regclass::text || '.' || conname FROM pg_constraint WHERE confrelid = %s AND contype = 'f' AND conparentid = 0", oid):
+        yield Objection(f"foreign keys of other tables point at it ({names})", "drop them, or point them at another table")
+    if names := _names(
+        connection,
+        "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s AND indisunique AND NOT indisprimary",
+        oid,
+    ):
+        yield Objection(f"UNIQUE besides the primary key ({names}) cannot be kept in the lake", "drop it, or make it an ordinary index")
+    if names := _names(connection, "SELECT conname FROM pg_constraint WHERE conrelid = %s AND contype = 'x'", oid):
+        yield Objection(f"exclusion constraints ({names}) cannot be kept in the lake", "drop them")
+    if names := _names(
+        connection,
+        "SELECT DISTINCT v.oid::regclass::text FROM pg_constraint c"
+        " JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_rewrite'::regclass"
+        " JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class"
+        " WHERE c.conrelid = %s AND c.contype = 'p'",
+        oid,
+    ):
+        yield Objection(f"views group by its primary key ({names}) and so depend on it", "let them group by every column they select")
+
+
+def _others(connection: Connection, oid: int) -> Iterator[Objection]:
+    if names := _names(connection, "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgconstraint <> 0", oid):
+        yield Objection(f"constraint triggers ({names}) cannot stand on a table with foreign partitions", "use ordinary triggers")
+    if names := _names(
+        connection,
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND (tgoldtable IS NOT NULL OR tgnewtable IS NOT NULL)",
+        oid,
+    ):
+        yield Objection(f"triggers with transition tables ({names}) see no foreign rows", "use triggers without REFERENCING")
+    if _names(connection, "SELECT srsubid::text FROM pg_subscription_rel WHERE srrelid = %s", oid):
+        yield Objection("a subscription writes into it, and logical replication cannot write cold rows", "take it out of the subscription")
+    if owner := _names(connection, "SELECT relowner::regrole::text FROM pg_class WHERE oid = %s AND NOT pg_has_role(relowner, 'USAGE')", oid):
+        yield Objection(f"it belongs to {owner}", f"GRANT {owner} TO {connection.info.user}")
+
+
+def _is_enum(connection: Connection, oid: int, number: int) -> bool:
+    query = "SELECT t.typtype = 'e' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE attrelid = %s AND attnum = %s"
+    return connection.execute(query, (oid, number)).fetchone() == (True,)
+
+
+def _names(connection: Connection, query: str, oid: int) -> str:
+    return ", ".join(str(name) for (name,) in connection.execute(query, (oid,)))  # type: ignore[arg-type]
