@@ -1,0 +1,45 @@
+# Both `make demo` and `make test` do everything from a bare clone: .venv, the pinned packages, the jars, then the work.
+# A second run fetches nothing and works off line. PYTHON=/path/to/python3.11 chooses the interpreter.
+
+export PYTHON
+BIN := .venv/bin
+
+.PHONY: help setup fetch demo test check format lock clean
+
+help:
+	@echo 'make demo    set up, then see a table hand its old rows to a lake'
+	@echo 'make test    set up, then every check and test'
+	@echo 'make check   style, types and import directions only'
+	@echo 'make format  let ruff write the style'
+	@echo 'make lock    renew the lock files (needs uv)'
+	@echo 'make clean   stop the stack here, remove .venv and all caches of this checkout'
+
+setup:
+	@scripts/setup
+
+fetch: setup
+	@$(BIN)/frostline fetch
+
+demo: fetch
+	@$(BIN)/frostline demo
+
+test: fetch check
+	$(BIN)/pytest
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock:
+	@scripts/lock
+
+# A running server would keep writing into files that are gone.
+clean:
+	@if [ -x $(BIN)/frostline ] && [ -d .frostline ]; then $(BIN)/frostline down; fi
+	rm -rf .venv .frostline .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,294 @@
+"""The jars and the Postgres build: fetched once by the Ivy inside PySpark, checked against pinned sums, kept in a cache.
+
+A cache entry is written under a temporary name in the same directory, verified, then renamed: never half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from frostline.config import Settings
+from frostline.errors import SetupError
+from frostline.local import user
+from frostline.local.java import require_java
+from frostline.report import Report, Task
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One file of the Maven repository, pinned."""
+
+    group: str
+    name: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}-{self.version}.jar"
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """What the stack and Spark run on."""
+
+    jars: tuple[Path, ...]  # Iceberg runtime, Postgres JDBC
+    postgres: Path  # home of the Postgres build, with bin/ in it
+
+
+JARS = (
+    Artifact(
+        "org.apache.iceberg",
+        "iceberg-spark-runtime-4.1_2.13",
+        "1.12.0",
+        48309426,
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+    ),
+    Artifact(
+        "org.postgresql",
+        "postgresql",
+        "42.7.8",
+        1116727,
+        "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+    ),
+)
+
+POSTGRES_VERSION = "18.1.0"
+POSTGRES = {
+    name: Artifact(
+        "io.zonky.test.postgres", f"embedded-postgres-binaries-{name}", POSTGRES_VERSION, size, sha256
+    )
+    for name, size, sha256 in (
+        ("linux-amd64", 14949819, "65d0723e0274ad3ec6230dcbdfe034af6ee096fce15a77b0f9b8be71d2702934"),
+        ("linux-amd64-alpine", 14906503, "845e48225afe404d5156108233feea746253232f1c2e217fed16286268021209"),
+        ("linux-arm64v8", 13966675, "ea0f16b754fc0a10d9d8993bbd426c20f8c709b318b28e49b42d9cac1c958b8f"),
+        ("darwin-amd64", 33154118, "3b4f16dcf57250d8f9c5e9270a7dfc3921b66d66534d00f8f366e8263e862d11"),
+        ("darwin-arm64v8", 33154522, "7398c6c19d11594a944dc0ddc79fdbb611164312e1f509a8c86b09724027401e"),
+    )
+}
+
+# Without these a dead network means waiting for minutes.
+JAVA_TIMEOUTS = ("-Dsun.net.client.defaultConnectTimeout=20000", "-Dsun.net.client.defaultReadTimeout=60000")
+READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def fetch(settings: Settings, *, report: Report) -> Artifacts:
+    """Everything the stack runs on, from the cache or else from the network."""
+    postgres = POSTGRES[platform_name()]
+    java = require_java()
+    cache = cache_directory(settings)
+    with _clear_errors(cache):
+        jars = [_jar(artifact, cache, java, report) for artifact in (*JARS, postgres)]
+        home = _unpacked(postgres, jars[-1], _reachable(cache, report), report)
+    return Artifacts(jars=tuple(jars[:-1]), postgres=home)
+
+
+def cache_directory(settings: Settings) -> Path:
+    """Where downloads are kept; as root a place that the unprivileged server can reach too."""
+    if settings.local.cache is not None:
+        return settings.local.cache.expanduser().absolute()
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]).absolute() / "frostline"
+    return user.SHARED_CACHE if os.geteuid() == 0 else Path.home() / ".cache" / "frostline"
+
+
+def platform_name() -> str:
+    """This machine in the spelling of the Postgres builds."""
+    system, machine = platform.system().lower(), platform.machine().lower()
+    architecture = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64v8", "arm64": "arm64v8"}.get(machine, machine)
+    musl = "-alpine" if "musl" in str(sysconfig.get_config_var("HOST_GNU_TYPE")) else ""
+    name = f"{system}-{architecture}{musl}"
+    if name not in POSTGRES:
+        raise SetupError(
+            f"there is no embedded Postgres for this platform ({system} on {machine}{' with musl' if musl else ''}).",
+            hint=f"It exists for {', '.join(POSTGRES)}. Elsewhere use your own Postgres 15 to 18: --dsn or FROSTLINE_DSN.",
+        )
+    return name
+
+
+def _jar(artifact: Artifact, cache: Path, java: Path, report: Report) -> Path:
+    target = cache / "jars" / artifact.file
+    if _intact(artifact, target):
+        return target
+    with _locked(cache):
+        # Somebody else may have fetched it while we waited for the lock.
+        if _intact(artifact, target):
+            return target
+        if target.exists():
+            report.line(f"{target} is damaged; it is removed and fetched again")
+            target.unlink()
+        target.parent.mkdir(exist_ok=True)
+        with _staging(cache) as staging, report.step(f"Fetching {artifact.name} {artifact.version}", artifact.size) as task:
+            task.note = f"{artifact.size / 1e6:.1f} MB"
+            fetched = _retrieve(artifact, staging, java, task)
+            if not _intact(artifact, fetched):
+                raise SetupError(
+                    f"the download of {artifact.file} is damaged (its SHA-256 sum is not the pinned one); "
+                    "it was thrown away.",
+                    hint="Run the same command again; if that does not help, something between here and the "
+                    "Maven repository alters downloads.",
+                )
+            fetched.chmod(0o644)
+            fetched.replace(target)
+    return target
+
+
+def _retrieve(artifact: Artifact, staging: Path, java: Path, task: Task) -> Path:
+    """Let Ivy download one file; its own cache lives and dies with the staging directory."""
+    log = staging / "ivy.log"
+    command = [
+        *(str(java), *JAVA_TIMEOUTS, f"-Divy.default.ivy.user.dir={staging / 'ivy'}", "-jar", str(_ivy())),
+        *("-cache", str(staging / "ivy"), "-notransitive"),
+        # Some artefacts have sources and documentation under the same name.
+        *("-types", "jar", "bundle"),
+        *("-dependency", artifact.group, artifact.name, artifact.version),
+        *("-retrieve", str(staging / "[artifact]-[revision].[ext]")),
+    ]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, cwd=staging) as ivy:
+        try:
+            while ivy.poll() is None:
+                task.advance(min(_size(staging / "ivy"), artifact.size) - task.done)
+                time.sleep(0.1)
+        except BaseException:
+            ivy.kill()
+            raise
+    said = log.read_text(errors="replace")
+    fetched = staging / artifact.file
+    if ivy.returncode != 0 or not fetched.exists():
+        raise _download_error(artifact, said)
+    task.advance(artifact.size - task.done)
+    return fetched
+
+
+def _download_error(artifact: Artifact, said: str) -> SetupError | OSError:
+    if "No space left on device" in said or "Disk quota exceeded" in said:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    lines = [line.strip() for line in said.splitlines()]
+    if any("Server access error" in line or "java.net." in line for line in lines):
+        return SetupError(
+            f"{artifact.file} could not be downloaded: the Maven repository cannot be reached; nothing half-done was kept.",
+            hint="Check the network (Java's proxy settings go into JAVA_TOOL_OPTIONS), then run the same command again.",
+        )
+    reason = next((line for line in lines if "FAILED" in line or "not found" in line or "rror" in line), "")
+    return SetupError(
+        f"{artifact.file} could not be downloaded; nothing half-done was kept.",
+        detail=f"Ivy says: {reason}" if reason else None,
+        hint="Run the same command again.",
+    )
+
+
+def _ivy() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
+    if not jars:
+        raise SetupError("PySpark is not installed, or not completely (its Ivy is missing).", hint="Install it again.")
+    return jars[-1]
+
+
+def _unpacked(artifact: Artifact, jar: Path, cache: Path, report: Report) -> Path:
+    home = cache / f"{artifact.name}-{artifact.version}"
+    if (home / "bin" / "postgres").exists():
+        return home
+    with _locked(cache):
+        if (home / "bin" / "postgres").exists():
+            return home
+        with _staging(cache) as staging, report.step(f"Unpacking Postgres {artifact.version}"):
+            with zipfile.ZipFile(jar) as archive:
+                inner = next(name for name in archive.namelist() if name.endswith(".txz"))
+                archive.extract(inner, staging)
+            new = staging / "home"
+            with tarfile.open(staging / inner) as tar:
+                tar.extractall(new, filter="tar")  # noqa: S202: the jar's sum has been checked
+            new.chmod(0o755)
+            new.replace(home)
+    return home
+
+
+def _reachable(cache: Path, report: Report) -> Path:
+    """The cache, or a shared one when the unprivileged server that root starts could not reach it."""
+    account = user.server_account()
+    if account is None:
+        return cache
+    if user.can_enter(cache, account):
+        return cache
+    report.line(f"{cache} is closed to the user {account.pw_name}: Postgres is unpacked into {user.SHARED_CACHE}")
+    return user.SHARED_CACHE
+
+
+def _intact(artifact: Artifact, path: Path) -> bool:
+    try:
+        if path.stat().st_size != artifact.size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == artifact.sha256
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    """One run at a time writes to the cache; another one waits."""
+    user.make_public(cache)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # We hold the lock, so whatever lies here was left by a run that was killed.
+        for left in cache.glob(".staging-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+@contextmanager
+def _staging(cache: Path) -> Iterator[Path]:
+    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=cache))
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _clear_errors(cache: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        elsewhere = "or choose another directory with FROSTLINE_LOCAL_CACHE (setting local.cache)"
+        if error.errno in DISK_FULL:
+            raise SetupError(
+                f"the disk under {cache} is full; nothing half-done was kept.",
+                hint=f"Make room there (about 400 MB), {elsewhere}.",
+            ) from None
+        if error.errno in READ_ONLY:
+            raise SetupError(
+                f"the cache {cache} cannot be written to; nothing was changed.",
+                hint=f"Make it writable, {elsewhere}.",
+            ) from None
+        raise SetupError(f"the cache {cache} cannot be used: {error}", hint=f"Look at it, {elsewhere}.") from None
+
+
+def _size(directory: Path) -> int:
+    total = 0
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(f"{folder}/{name}").st_size
+            except FileNotFoundError:
+                continue  # Ivy renames its parts when they are complete
+    return total
