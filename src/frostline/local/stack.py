@@ -1,11 +1,11 @@
 """The embedded stack: Postgres and the gateway as background processes of one directory.
 
-    .frostline/
-      stack.json        what was started where, with the password (only its owner can read it)
-      postgres/data     the database (elsewhere when root's directory is closed to the server's user)
-      lake/             the Iceberg tables
-      run/gateway.json  pid and start time of the gateway; gateway.ready: where it listens
-      logs/             postgres.log, gateway.log
+.frostline/
+  stack.json        what was started where, with the password (only its owner can read it)
+  postgres/data     the database (elsewhere when root's directory is closed to the server's user)
+  lake/             the Iceberg tables
+  run/gateway.json  pid and start time of the gateway; gateway.ready: where it listens
+  logs/             postgres.log, gateway.log
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ def stack_settings(directory: Path) -> dict[str, str]:
     found = {"lake.warehouse": record.warehouse}
     if stack.external or stack.service("Postgres"):
         found["dsn"] = stack.dsn
-    if stack.service("gateway"):
-        found["gateway.port"] = stack.service("gateway").address.rpartition(":")[2]
+    if (listening := stack.service("gateway")) is not None:
+        found["gateway.port"] = listening.address.rpartition(":")[2]
     return found
 
 

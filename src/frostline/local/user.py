@@ -26,8 +26,8 @@ def server_account() -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise SetupError(
-        "Postgres must not run as root, and there is neither a user postgres nor nobody here.",
-        hint="Create one, or run Frostline as an ordinary user.",
+        "Postgres must not run as root, and there is neither a user postgres nor nobody here",
+        hint="create one, or run Frostline as an ordinary user",
     )
 
 
