@@ -20,6 +20,7 @@ class Storage:
     export: str = "{c}"  # Postgres SQL whose result Spark's JDBC reader carries without loss
     restore: str = "{c}"  # Spark SQL that turns the exported value into the Iceberg type
     text: str = "CAST({c} AS VARCHAR)"  # DuckDB SQL giving text that Postgres's input function takes
+    load: str = "{c}"  # DuckDB SQL that turns the exported value, written as text, into the lake's type
     cannot_hold: str | None = None  # Postgres SQL, true for values Iceberg has no form for
 
     @property
@@ -37,18 +38,19 @@ _DECIMAL = Storage("numeric", "decimal", cannot_hold="{c} = 'NaN'")
 
 # Keyed by pg_type.typname in pg_catalog.
 NATIVE: dict[str, Storage] = {
-    "bool": Storage("boolean", "boolean"),
-    "int2": Storage("integer", "int", export="{c}::int"),
-    "int4": Storage("integer", "int"),
-    "int8": Storage("integer", "long"),
-    "oid": Storage("integer", "long", export="{c}::bigint"),
-    "float4": Storage("float", "float"),
-    "float8": Storage("float", "double"),
+    "bool": Storage("boolean", "boolean", load="CAST({c} AS BOOLEAN)"),
+    "int2": Storage("integer", "int", export="{c}::int", load="CAST({c} AS INTEGER)"),
+    "int4": Storage("integer", "int", load="CAST({c} AS INTEGER)"),
+    "int8": Storage("integer", "long", load="CAST({c} AS BIGINT)"),
+    "oid": Storage("integer", "long", export="{c}::bigint", load="CAST({c} AS BIGINT)"),
+    "float4": Storage("float", "float", load="CAST({c} AS FLOAT)"),
+    "float8": Storage("float", "double", load="CAST({c} AS DOUBLE)"),
     "date": Storage(
         "date",
         "date",
         export="({c} - date '1970-01-01')",  # a day count: java.sql.Date would bend days before 1582
         restore="date_add(DATE'1970-01-01', {c})",
+        load="DATE '1970-01-01' + CAST({c} AS INTEGER)",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
         cannot_hold=_INFINITE,
     ),
@@ -57,6 +59,7 @@ NATIVE: dict[str, Storage] = {
         "timestamp",
         export=_MICROS,
         restore="CAST(timestamp_micros({c}) AS TIMESTAMP_NTZ)",
+        load="make_timestamp(CAST({c} AS BIGINT))",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
         cannot_hold=_INFINITE,
     ),
@@ -65,13 +68,14 @@ NATIVE: dict[str, Storage] = {
         "timestamptz",
         export=_MICROS,
         restore="timestamp_micros({c})",
+        load="make_timestamptz(CAST({c} AS BIGINT))",
         # The gateway's DuckDB runs in UTC; a zone-less cast keeps the text free of zone names.
         text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
         "ELSE replace(CAST(CAST({c} AS TIMESTAMP) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
         cannot_hold=_INFINITE,
     ),
-    "uuid": Storage("uuid", "uuid", export="{c}::text"),
-    "bytea": Storage("bytea", "binary", text="'\\x' || lower(hex({c}))"),
+    "uuid": Storage("uuid", "uuid", export="{c}::text", load="CAST({c} AS UUID)"),
+    "bytea": Storage("bytea", "binary", text="'\\x' || lower(hex({c}))", load="unhex(substr({c}, 3))"),
     "text": Storage("text", "string", text="{c}"),
     "varchar": Storage("text", "string", text="{c}"),
     "name": Storage("text", "string", export="{c}::text", text="{c}"),
@@ -87,7 +91,8 @@ def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
         decimal = numeric_modifiers(typmod)
         if decimal is None:
             return TEXT_FORM
-        return replace(_DECIMAL, iceberg=f"decimal({decimal[0]}, {decimal[1]})")
+        kept = f"decimal({decimal[0]}, {decimal[1]})"
+        return replace(_DECIMAL, iceberg=kept, load=f"CAST({{c}} AS {kept})")
     return NATIVE.get(typname, TEXT_FORM)
 
 

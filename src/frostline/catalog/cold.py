@@ -1,0 +1,165 @@
+"""One managed table as the gateway sees it: what is cold, where it is in the lake, and the user's columns today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from frostline.errors import QueryError
+from frostline.model.bounds import Bound, parse_bound
+from frostline.model.types import Storage, storage
+
+# libc locales whose order is that of the bytes.
+_BYTE_ORDERED = ("C", "POSIX", "C.UTF-8", "C.utf8")
+
+
+@dataclass(frozen=True)
+class ColdColumn:
+    """A column of the user's table and its place in the lake."""
+
+    number: int
+    name: str
+    type: str  # format_type(): what DDL needs
+    oid: int
+    typmod: int
+    typname: str  # of the base type, when it is one of Postgres's own; else ''
+    domain: bool
+    enum: bool
+    storage: Storage
+    lake_name: str | None  # None: added later, the lake does not have it
+    collation: tuple[str, str] | None
+    deterministic: bool
+    byte_ordered: bool
+
+    @property
+    def exact_equality(self) -> bool:
+        """Whether two values are equal to Postgres exactly when their forms in the lake are equal to DuckDB."""
+        return self.enum or (self.storage.native and self.deterministic)
+
+
+@dataclass(frozen=True)
+class ColdTable:
+    """A managed table in one snapshot of the registry."""
+
+    id: int
+    schema: str
+    name: str
+    seam: Bound | None
+    snapshot_id: int | None
+    metadata_location: str | None
+    delta: tuple[str, str]
+    key: ColdColumn
+    primary_key: tuple[ColdColumn, ...]
+    columns: Mapping[str, ColdColumn]
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+_TABLE = """
+SELECT t.id, n.nspname AS schema, c.relname AS name, t.seam,
+       CASE WHEN %(operation)s::bigint IS NULL THEN t.snapshot_id ELSE o.snapshot_id END AS snapshot_id,
+       CASE WHEN %(operation)s::bigint IS NULL THEN t.metadata_location ELSE o.metadata_location END AS metadata_location,
+       dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
+       %(operation)s::bigint IS NULL OR o.id IS NOT NULL AS found,
+       ARRAY(SELECT ha.attname::text
+             FROM pg_catalog.pg_index i
+             CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
+             JOIN pg_catalog.pg_attribute ha ON ha.attrelid = i.indrelid AND ha.attnum = k.attnum
+             WHERE i.indrelid = t.hot AND i.indisprimary AND k.position <= i.indnkeyatts
+             ORDER BY k.position) AS primary_key
+FROM frostline.tables t
+JOIN pg_catalog.pg_class c ON c.oid = t.relation
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = t.relation
+JOIN pg_catalog.pg_class dc ON dc.oid = t.delta
+JOIN pg_catalog.pg_namespace dn ON dn.oid = dc.relnamespace
+LEFT JOIN frostline.operations o ON o.id = %(operation)s AND o.table_id = t.id
+WHERE t.id = %(table)s
+"""
+
+_COLUMNS = """
+SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
+       base.typname, base.typmod, base.builtin, base.typtype, ty.typtype = 'd' AS domain, fc.lake_name,
+       con.nspname AS collation_schema, co.collname AS collation_name,
+       coalesce(co.collisdeterministic, true) AS deterministic,
+       CASE co.collprovider WHEN 'd' THEN d.datlocprovider ELSE co.collprovider END AS provider,
+       CASE co.collprovider WHEN 'd' THEN d.datcollate ELSE co.collcollate END AS locale
+FROM frostline.tables t
+JOIN pg_catalog.pg_attribute a ON a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_type ty ON ty.oid = a.atttypid
+CROSS JOIN LATERAL (
+    WITH RECURSIVE unwrapped AS (
+        SELECT a.atttypid AS oid, a.atttypmod AS typmod
+        UNION ALL
+        SELECT b.typbasetype, CASE WHEN u.typmod >= 0 THEN u.typmod ELSE b.typtypmod END
+        FROM unwrapped u
+        JOIN pg_catalog.pg_type b ON b.oid = u.oid AND b.typtype = 'd'
+    )
+    SELECT b.typname, u.typmod, b.typtype, b.typnamespace = 'pg_catalog'::regnamespace AS builtin
+    FROM unwrapped u
+    JOIN pg_catalog.pg_type b ON b.oid = u.oid AND b.typtype <> 'd'
+) base
+LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
+LEFT JOIN pg_catalog.pg_namespace con ON con.oid = co.collnamespace
+LEFT JOIN frostline.columns fc ON fc.table_id = t.id AND fc.attnum = a.attnum
+JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
+WHERE t.id = %(table)s
+ORDER BY a.attnum
+"""
+
+
+def cold_table(connection: Connection[Any], table_id: int, operation_id: int | None = None) -> ColdTable:
+    """Describe one managed table; with an operation, at the Iceberg snapshot that operation made."""
+    values = {"table": table_id, "operation": operation_id}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(_TABLE, values).fetchone()
+        if row is None:
+            raise QueryError(
+                f"no table is registered with Frostline under number {table_id}",
+                hint="the foreign table was left behind by an unregistered table; drop it",
+                sqlstate="42P01",
+            )
+        if not row["found"]:
+            raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
+        columns = [_column(found) for found in cursor.execute(_COLUMNS, values)]
+    return _table(row, columns)
+
+
+def _table(row: Mapping[str, Any], columns: list[ColdColumn]) -> ColdTable:
+    by_name = {column.name: column for column in columns}
+    return ColdTable(
+        id=row["id"],
+        schema=row["schema"],
+        name=row["name"],
+        seam=parse_bound(row["seam"]) if row["seam"] is not None else None,
+        snapshot_id=row["snapshot_id"],
+        metadata_location=row["metadata_location"],
+        delta=(row["delta_schema"], row["delta_name"]),
+        key=next(column for column in columns if column.number == row["key"]),
+        primary_key=tuple(by_name[name] for name in row["primary_key"]),
+        columns=by_name,
+    )
+
+
+def _column(row: Mapping[str, Any]) -> ColdColumn:
+    collation = row["collation_name"]
+    return ColdColumn(
+        number=row["attnum"],
+        name=row["attname"],
+        type=row["type"],
+        oid=row["atttypid"],
+        typmod=row["atttypmod"],
+        typname=row["typname"] if row["builtin"] else "",
+        domain=row["domain"],
+        enum=row["typtype"] == "e",
+        storage=storage(row["typname"], row["typmod"], builtin=row["builtin"]),
+        lake_name=row["lake_name"],
+        collation=(row["collation_schema"], collation) if collation else None,
+        deterministic=row["deterministic"],
+        byte_ordered=row["provider"] == "b" or (row["provider"] == "c" and row["locale"] in _BYTE_ORDERED),
+    )

@@ -1,0 +1,68 @@
+"""DuckDB as the reader of the lake: opened once per process, bounded, in UTC, extensions from installed packages."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import duckdb
+
+from frostline.errors import LakeError
+
+# Iceberg needs Avro loaded before it.
+EXTENSIONS = ("avro", "iceberg")
+
+
+def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBPyConnection:
+    """A database in memory that spills under `directory` and never downloads anything."""
+    try:
+        engine = duckdb.connect(
+            config={
+                "memory_limit": memory,
+                "threads": threads,
+                "temp_directory": str(directory),
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                # Rows have no order unless asked for; keeping one would buffer whole scans.
+                "preserve_insertion_order": False,
+            }
+        )
+        engine.execute("SET timezone = 'UTC'")
+        for name in EXTENSIONS:
+            engine.execute(f"LOAD {quote(str(_extension(name)))}")
+    except duckdb.Error as error:
+        raise LakeError(f"DuckDB cannot be opened: {error}") from None
+    return engine
+
+
+def iceberg_scan(metadata_location: str, snapshot_id: int) -> str:
+    """The table function that reads one snapshot of an Iceberg table."""
+    return f"iceberg_scan({quote(_path(metadata_location))}, snapshot_from_id => {int(snapshot_id)})"
+
+
+def quote(value: str) -> str:
+    """A string as a DuckDB literal: backslashes mean nothing in it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _path(location: str) -> str:
+    """Spark and PyIceberg write file URIs with one, two or three slashes; DuckDB reads paths."""
+    if not location.startswith("file:"):
+        return location
+    return "/" + location.removeprefix("file:").lstrip("/")
+
+
+def _extension(name: str) -> Path:
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or spec.origin is None:
+        raise LakeError(
+            f"the DuckDB extension {name} is not installed",
+            hint=f"install duckdb-extension-{name}=={duckdb.__version__}",
+        )
+    path = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+    if not path.exists():
+        raise LakeError(
+            f"the DuckDB extension {name} is not the one of DuckDB {duckdb.__version__}",
+            hint=f"install duckdb-extension-{name}=={duckdb.__version__}",
+        )
+    return path
