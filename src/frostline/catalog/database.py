@@ -27,7 +27,7 @@ def connect(dsn: str, *, application: str = "frostline", autocommit: bool = True
     if not dsn:
         raise DatabaseError(
             "no Postgres is known here",
-            hint="start the embedded one with `frostline up`, or name yours with --dsn, FROSTLINE_DSN or frostline.toml",
+            hint="start the embedded one with `frostline up`, or name yours: --dsn, FROSTLINE_DSN, frostline.toml",
         )
     try:
         connection = psycopg.connect(dsn, autocommit=autocommit, application_name=application, connect_timeout=10)

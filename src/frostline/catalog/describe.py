@@ -40,20 +40,31 @@ def _readings(connection: Connection, text: str) -> list[tuple[str, str]]:
 
 def columns(connection: Connection, oid: int) -> tuple[Column, ...]:
     """Live columns in attribute order."""
-    return tuple(
-        Column(
-            number=number,
-            name=name,
-            type=type_,
-            storage=storage(typname, typmod, builtin=builtin and typtype == "b"),
-            not_null=not_null,
-            generated=generated,
-            identity=identity,
-            exact_equality=deterministic and (builtin or typtype == "e"),
-        )
-        for number, name, type_, typname, typmod, builtin, typtype, not_null, generated, identity, deterministic in queries.rows(
-            connection, "columns", oid=oid
-        )
+    return tuple(_column(*row) for row in queries.rows(connection, "columns", oid=oid))
+
+
+def _column(  # noqa: PLR0913 - the columns of one query
+    number: int,
+    name: str,
+    type_: str,
+    typname: str,
+    typmod: int,
+    builtin: bool,
+    typtype: str,
+    not_null: bool,
+    generated: str,
+    identity: str,
+    deterministic: bool,
+) -> Column:
+    return Column(
+        number=number,
+        name=name,
+        type=type_,
+        storage=storage(typname, typmod, builtin=builtin and typtype == "b"),
+        not_null=not_null,
+        generated=generated,
+        identity=identity,
+        exact_equality=deterministic and (builtin or typtype == "e"),
     )
 
 

@@ -82,7 +82,8 @@ def _grants(connection: Connection) -> Iterator[tuple[bool, str]]:
     role = sql.Identifier(connection.info.user).as_string(connection)
     database = sql.Identifier(connection.info.dbname).as_string(connection)
     row = connection.execute(
-        "SELECT has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMP'),"
+        "SELECT has_database_privilege(current_database(), 'CREATE'),"
+        " has_database_privilege(current_database(), 'TEMP'),"
         " EXISTS (SELECT FROM pg_extension WHERE extname = %(e)s),"
         " (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),"
         " coalesce((SELECT has_foreign_data_wrapper_privilege(oid, 'USAGE') FROM pg_foreign_data_wrapper"

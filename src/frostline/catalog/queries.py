@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
-from typing import Any, LiteralString, cast
+from typing import Any
 
 from frostline.catalog.database import Connection
 
@@ -19,11 +19,9 @@ def _queries() -> dict[str, str]:
 
 def rows(connection: Connection, name: str, /, **parameters: object) -> list[tuple[Any, ...]]:
     """All rows of one named query."""
-    query = cast(LiteralString, _queries()[name])
-    return connection.execute(query, parameters).fetchall()
+    return connection.execute(_queries()[name], parameters).fetchall()
 
 
 def row(connection: Connection, name: str, /, **parameters: object) -> tuple[Any, ...] | None:
     """The first row of one named query, if any."""
-    query = cast(LiteralString, _queries()[name])
-    return connection.execute(query, parameters).fetchone()
+    return connection.execute(_queries()[name], parameters).fetchone()

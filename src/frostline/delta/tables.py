@@ -6,7 +6,7 @@ versions, `_prev` names the version it replaces (0: the lake's). The newest `_se
 
 from __future__ import annotations
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.model.tables import Table, derived_name
 
@@ -21,13 +21,26 @@ def capture_name(id_: int) -> str:
     return f"capture_{id_}"
 
 
+def no_truncate_name(id_: int) -> str:
+    return f"no_truncate_{id_}"
+
+
+def archived_name(id_: int) -> str:
+    return f"archived_{id_}"
+
+
 def create(table: Table, id_: int) -> list[Composed]:
-    """The delta table, its capture function, and one that refuses TRUNCATE of a leaf on its way to the lake."""
-    return [_delta(table, id_), _capture(table, id_), _no_truncate(table, id_)]
+    """The delta table, its capture function, and the functions that refuse what would get lost."""
+    return [
+        _delta(table, id_),
+        _capture(table, id_),
+        _refuse(no_truncate_name(id_), f"a partition of {table} on its way to the lake cannot be truncated", "55006"),
+        _refuse(archived_name(id_), f"this partition of {table} has been archived", "55000"),
+    ]
 
 
 def _delta(table: Table, id_: int) -> Composed:
-    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in table.stored)  # type: ignore[arg-type]
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in table.stored)
     return SQL(
         "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')), _seq bigint NOT NULL UNIQUE,"
         " _prev bigint NOT NULL, UNIQUE ({}, _prev))"
@@ -66,23 +79,24 @@ END $frostline$"""
     )
 
 
-def _no_truncate(table: Table, id_: int) -> Composed:
-    return SQL(
-        """CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $frostline$
-BEGIN
-  RAISE EXCEPTION '%.% is on its way to the lake and cannot be truncated', tg_table_schema, tg_table_name
-    USING ERRCODE = '55006', HINT = 'Delete its rows instead, or try again when the archive run has ended.';
-END $frostline$"""
-    ).format(function=Identifier(SCHEMA, f"no_truncate_{id_}"))
+def _refuse(name: str, message: str, sqlstate: str) -> Composed:
+    body = SQL(
+        """BEGIN
+  RAISE EXCEPTION USING MESSAGE = {}, ERRCODE = {}, HINT = 'Nothing was changed. Run the statement again.';
+END"""
+    ).format(Literal(message), Literal(sqlstate))
+    return SQL("CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS {}").format(
+        Identifier(SCHEMA, name), Literal(body.as_string(None))
+    )
 
 
 def _names(columns: tuple[str, ...], prefix: str = "") -> Composed:
-    return SQL(", ").join(SQL(prefix) + Identifier(column) for column in columns)  # type: ignore[arg-type]
+    return SQL(", ").join(SQL(prefix) + Identifier(column) for column in columns)
 
 
 def _assignments(columns: tuple[str, ...], value: str | None) -> Composed:
     """`, c = ...` for each column: a fixed SQL value, or the row that was proposed."""
     return SQL("").join(
-        SQL(", {} = {}").format(Identifier(c), SQL(value) if value else SQL("excluded.") + Identifier(c))  # type: ignore[arg-type]
+        SQL(", {} = {}").format(Identifier(c), SQL(value) if value else SQL("excluded.") + Identifier(c))
         for c in columns
     )

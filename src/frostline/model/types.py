@@ -70,7 +70,8 @@ NATIVE: dict[str, Storage] = {
         restore="timestamp_micros({c})",
         load="make_timestamptz(CAST({c} AS BIGINT))",
         # The gateway's DuckDB runs in UTC; a zone-less cast keeps the text free of zone names.
-        text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
+        text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' "
+        "THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
         "ELSE replace(CAST(CAST({c} AS TIMESTAMP) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
         cannot_hold=_INFINITE,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.names import BOUND_CHECK, SERVER_NAME
@@ -12,7 +11,7 @@ from frostline.model.tables import Leaf, Table
 
 def bound(value: Bound | None, unbounded: str) -> Composable:
     """One side of FROM ... TO ..."""
-    return SQL("({})").format(Literal(value.text) if value is not None else SQL(unbounded))  # type: ignore[arg-type]
+    return SQL("({})").format(Literal(value.text) if value is not None else SQL(unbounded))
 
 
 def for_values(range_: Range) -> Composed:
@@ -25,7 +24,7 @@ def within(table: Table, range_: Range) -> Composed:
     parts: list[Composable] = [SQL("{} IS NOT NULL").format(key)]
     for side, operator in ((range_.lower, ">="), (range_.upper, "<")):
         if side is not None:
-            value = SQL("{}::{}").format(Literal(side.text), SQL(table.key_type))  # type: ignore[arg-type]
+            value = SQL("{}::{}").format(Literal(side.text), SQL(table.key_type))
             parts.append(SQL("{} {} {}").format(key, SQL(operator), value))
     return SQL(" AND ").join(parts)
 
@@ -50,5 +49,3 @@ def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, r
         Literal(server_schema),
         Literal(str(range_)),
     )
-
-

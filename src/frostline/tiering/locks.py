@@ -29,7 +29,7 @@ def with_short_locks(
     while True:
         try:
             with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")  # type: ignore[arg-type]
+                connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")
                 return work()
         except _BUSY as busy:
             if time.monotonic() > deadline:
@@ -49,4 +49,6 @@ def _holders(connection: Connection) -> str:
         " WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()"
         " ORDER BY xact_start LIMIT 3"
     ).fetchall()
-    return "oldest transactions: " + "; ".join(f"pid {pid} ({state}, {age}): {query}" for pid, state, age, query in rows)
+    return "oldest transactions: " + "; ".join(
+        f"pid {pid} ({state}, {age}): {query}" for pid, state, age, query in rows
+    )

@@ -25,20 +25,15 @@ class Objection:
 def refusals(connection: Connection, oid: int, kind: str) -> list[Objection]:
     """Everything that forbids registration; no partition key at all makes the rest moot."""
     first = list(_partitioning(connection, oid, kind))
-    return first or [*_partitions(connection, oid), *_key(connection, oid), *_constraints(connection, oid), *_others(connection, oid)]
+    return first or [*_partitions(connection, oid), *_key(connection, oid), *_others(connection, oid)]
 
 
 def warnings(connection: Connection, oid: int) -> list[str]:
     """What a user should know before registering."""
     found = []
-    if names := _names(connection, "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgtype & 1 = 1", oid):
+    if names := _names(connection, "row_triggers", oid):
         found.append(f"row triggers ({names}) will fire on cold rows too and keep their updates from being pushed down")
-    if names := _names(
-        connection,
-        "SELECT pubname FROM pg_publication p WHERE puballtables"
-        " OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = %s)",
-        oid,
-    ):
+    if names := _names(connection, "publications", oid):
         found.append(f"publications ({names}) do not carry changes of cold rows")
     return found
 
@@ -58,7 +53,7 @@ def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objec
 
 
 def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
-    if _names(connection, "SELECT relname FROM pg_class WHERE oid = %s AND relispartition", oid):
+    if _names(connection, "is_partition", oid):
         yield Objection("it is itself a partition of another table", "detach it, or register the table at the top")
     found = queries.rows(connection, "partitions", oid=oid)
     if not any(bound != "DEFAULT" for *_, bound, _, _ in found):
@@ -81,61 +76,56 @@ def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
 
 def _key(connection: Connection, oid: int) -> Iterator[Objection]:
     primary = {name for (name,) in queries.rows(connection, "primary_key", oid=oid)}
+    enums = {name for (name,) in queries.rows(connection, "enum_columns", oid=oid)}
     if not primary:
-        yield Objection("it has no primary key, so a cold row has no identity", "add a primary key that includes the partition key")
+        yield Objection(
+            "it has no primary key, so a cold row has no identity", "add a primary key that includes the partition key"
+        )
     for column in describe.columns(connection, oid):
         if column.name in DELTA_COLUMNS:
             yield Objection(f"a column is called {column.name}, a name Frostline needs", "rename that column")
-        if column.name in primary and not (
-            column.exact_equality and (column.storage.family in _KEY_FAMILIES or _is_enum(connection, oid, column.number))
-        ):
+        comparable = column.exact_equality and (column.storage.family in _KEY_FAMILIES or column.name in enums)
+        if column.name in primary and not comparable:
             yield Objection(
                 f"primary key column {column.name} is of type {column.type}, whose equality the lake cannot decide",
                 "use a key of integers, text with an ordinary collation, uuid, dates, times, numeric(p,s) or an enum",
             )
 
 
-def _constraints(connection: Connection, oid: int) -> Iterator[Objection]:
-    if names := _names(connection, "SELECT conrelid::regclass::text || '.' || conname FROM pg_constraint WHERE confrelid = %s AND contype = 'f' AND conparentid = 0", oid):
-        yield Objection(f"foreign keys of other tables point at it ({names})", "drop them, or point them at another table")
-    if names := _names(
-        connection,
-        "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s AND indisunique AND NOT indisprimary",
-        oid,
-    ):
-        yield Objection(f"UNIQUE besides the primary key ({names}) cannot be kept in the lake", "drop it, or make it an ordinary index")
-    if names := _names(connection, "SELECT conname FROM pg_constraint WHERE conrelid = %s AND contype = 'x'", oid):
-        yield Objection(f"exclusion constraints ({names}) cannot be kept in the lake", "drop them")
-    if names := _names(
-        connection,
-        "SELECT DISTINCT v.oid::regclass::text FROM pg_constraint c"
-        " JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_rewrite'::regclass"
-        " JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class v ON v.oid = r.ev_class"
-        " WHERE c.conrelid = %s AND c.contype = 'p'",
-        oid,
-    ):
-        yield Objection(f"views group by its primary key ({names}) and so depend on it", "let them group by every column they select")
+# (query that lists what is in the way, reason, way out)
+_IN_THE_WAY = (
+    ("inbound_foreign_keys", "foreign keys of other tables point at it ({})", "drop them"),
+    ("secondary_unique", "UNIQUE besides the primary key ({}) cannot be kept in the lake", "make it an ordinary index"),
+    ("exclusions", "exclusion constraints ({}) cannot be kept in the lake", "drop them"),
+    (
+        "views_on_primary_key",
+        "views group by its primary key ({}) and so depend on it",
+        "let them group by every column they select",
+    ),
+    (
+        "constraint_triggers",
+        "constraint triggers ({}) cannot stand on a table with foreign partitions",
+        "use ordinary triggers",
+    ),
+    (
+        "transition_triggers",
+        "triggers with transition tables ({}) see no foreign rows",
+        "use triggers without REFERENCING",
+    ),
+    (
+        "subscriptions",
+        "a subscription (OID {}) writes into it, and logical replication cannot write cold rows",
+        "take it out of the subscription",
+    ),
+    ("foreign_owner", "it belongs to {}", "become a member of that role"),
+)
 
 
 def _others(connection: Connection, oid: int) -> Iterator[Objection]:
-    if names := _names(connection, "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND tgconstraint <> 0", oid):
-        yield Objection(f"constraint triggers ({names}) cannot stand on a table with foreign partitions", "use ordinary triggers")
-    if names := _names(
-        connection,
-        "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND NOT tgisinternal AND (tgoldtable IS NOT NULL OR tgnewtable IS NOT NULL)",
-        oid,
-    ):
-        yield Objection(f"triggers with transition tables ({names}) see no foreign rows", "use triggers without REFERENCING")
-    if _names(connection, "SELECT srsubid::text FROM pg_subscription_rel WHERE srrelid = %s", oid):
-        yield Objection("a subscription writes into it, and logical replication cannot write cold rows", "take it out of the subscription")
-    if owner := _names(connection, "SELECT relowner::regrole::text FROM pg_class WHERE oid = %s AND NOT pg_has_role(relowner, 'USAGE')", oid):
-        yield Objection(f"it belongs to {owner}", f"GRANT {owner} TO {connection.info.user}")
-
-
-def _is_enum(connection: Connection, oid: int, number: int) -> bool:
-    query = "SELECT t.typtype = 'e' FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE attrelid = %s AND attnum = %s"
-    return connection.execute(query, (oid, number)).fetchone() == (True,)
+    for query, reason, remedy in _IN_THE_WAY:
+        if names := _names(connection, query, oid):
+            yield Objection(reason.format(names), remedy)
 
 
 def _names(connection: Connection, query: str, oid: int) -> str:
-    return ", ".join(str(name) for (name,) in connection.execute(query, (oid,)))  # type: ignore[arg-type]
+    return ", ".join(str(name) for (name,) in queries.rows(connection, query, oid=oid))

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
+from frostline.catalog.names import BOUND_CHECK
 from frostline.delta import tables as delta
 from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
@@ -92,7 +93,7 @@ def ensure_bound_check(connection: Connection, table: Table, leaf: Leaf) -> None
         return
     add, validate = ddl.add_bound_check(table, leaf)
     row = connection.execute(
-        "SELECT convalidated FROM pg_constraint WHERE conrelid = %s AND conname = %s", (leaf.oid, ddl.BOUND_CHECK)
+        "SELECT convalidated FROM pg_constraint WHERE conrelid = %s AND conname = %s", (leaf.oid, BOUND_CHECK)
     ).fetchone()
     if row is None:
         with_short_locks(connection, lambda: connection.execute(add), f"adding a CHECK to {leaf}")
@@ -120,7 +121,7 @@ def _plan(connection: Connection, table: Table, hot_for: str) -> Plan:
         swap=_statements(table, row[0], hot, before, first.lower, constraints),
         shape={
             "constraints": [{"name": name, "definition": text} for name, _, text in constraints],
-            "partitions": [{"schema": l.schema, "name": l.name, "range": str(l.range)} for l in table.leaves],
+            "partitions": [{"schema": p.schema, "name": p.name, "range": str(p.range)} for p in table.leaves],
         },
         warnings=refusals.warnings(connection, table.oid),
     )
@@ -140,10 +141,10 @@ def _statements(
     attach = [
         SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, hot_table, ddl.for_values(Range(seam, None))),
         *(
-            SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(hot_table, Identifier(name), SQL(definition))  # type: ignore[arg-type]
+            SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(hot_table, Identifier(name), SQL(definition))
             for name, _, definition in constraints
         ),
-        *(SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(hot_table, _leaf(leaf), _bounds(leaf)) for leaf in table.leaves),
+        *(_attach(hot_table, leaf) for leaf in table.leaves),
     ]
     foreign = (
         [ddl.foreign_partition(table, (table.schema, before), f"table {id_}", Range(None, seam))] if before else []
@@ -198,5 +199,6 @@ def _leaf(leaf: Leaf) -> Identifier:
     return Identifier(leaf.schema, leaf.name)
 
 
-def _bounds(leaf: Leaf) -> Composed:
-    return ddl.for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT").format()
+def _attach(hot: Identifier, leaf: Leaf) -> Composed:
+    bounds = ddl.for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
+    return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(hot, _leaf(leaf), bounds)

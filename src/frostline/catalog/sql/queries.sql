@@ -84,3 +84,75 @@ SELECT conname, contype::text, pg_get_constraintdef(oid)
 FROM pg_constraint
 WHERE conrelid = %(oid)s AND contype IN ('p', 'f') AND conparentid = 0
 ORDER BY contype = 'p' DESC, conname;
+
+-- name: row_triggers
+SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgtype & 1 = 1;
+
+-- name: publications
+SELECT pubname
+FROM pg_publication p
+WHERE puballtables OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = %(oid)s);
+
+-- name: is_partition
+SELECT relname FROM pg_class WHERE oid = %(oid)s AND relispartition;
+
+-- name: enum_columns
+SELECT a.attname
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND t.typtype = 'e';
+
+-- name: inbound_foreign_keys
+SELECT conrelid::regclass::text || '.' || conname
+FROM pg_constraint
+WHERE confrelid = %(oid)s AND contype = 'f' AND conparentid = 0;
+
+-- name: secondary_unique
+SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %(oid)s AND indisunique AND NOT indisprimary;
+
+-- name: exclusions
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'x';
+
+-- name: views_on_primary_key
+-- A view that groups by the primary key depends on the constraint itself.
+SELECT DISTINCT v.oid::regclass::text
+FROM pg_constraint c
+JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_rewrite'::regclass
+JOIN pg_rewrite r ON r.oid = d.objid
+JOIN pg_class v ON v.oid = r.ev_class
+WHERE c.conrelid = %(oid)s AND c.contype = 'p';
+
+-- name: constraint_triggers
+SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgconstraint <> 0;
+
+-- name: transition_triggers
+SELECT tgname
+FROM pg_trigger
+WHERE tgrelid = %(oid)s AND NOT tgisinternal AND (tgoldtable IS NOT NULL OR tgnewtable IS NOT NULL);
+
+-- name: subscriptions
+SELECT srsubid::text FROM pg_subscription_rel WHERE srrelid = %(oid)s;
+
+-- name: foreign_owner
+-- The owner, when the role we are is not a member of it.
+SELECT relowner::regrole::text FROM pg_class WHERE oid = %(oid)s AND NOT pg_has_role(relowner, 'USAGE');
+
+-- name: dependents
+-- Views and foreign keys that refer to one relation itself.
+SELECT DISTINCT r.ev_class::regclass::text
+FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
+WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
+UNION
+SELECT conrelid::regclass::text FROM pg_constraint WHERE confrelid = %(oid)s AND contype = 'f';
+
+-- name: grants
+-- Grants on one relation to others than its owner; regrole prints a name as SQL wants it.
+SELECT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END, a.privilege_type, a.is_grantable
+FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+WHERE c.oid = %(oid)s AND a.grantee <> c.relowner
+  AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRIGGER');
+
+-- name: parked
+-- Leaves that were swapped out but not yet dropped.
+SELECT c.relname, o.id, o.leaf
+FROM frostline.operations o JOIN pg_class c ON c.relname = 'dropped_' || o.id
+WHERE c.relnamespace = 'frostline_delta'::regnamespace AND o.table_id = %(table)s;

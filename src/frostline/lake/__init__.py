@@ -1,0 +1,1 @@
+"""The lake: Iceberg catalogs, tables and snapshots."""

@@ -1,0 +1,142 @@
+"""The Iceberg catalog: JDBC tables in the same Postgres, read by PyIceberg here and by Spark in the pipeline."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from psycopg.conninfo import conninfo_to_dict
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as IcebergTable
+from sqlalchemy.engine import URL
+
+from frostline.catalog.names import LAKE_SCHEMA
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import DatabaseError, LakeError
+from frostline.lake import layout
+
+
+@dataclass(frozen=True)
+class Address:
+    """A DSN taken apart for drivers that want it in pieces."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str
+    sslmode: str | None
+
+    @property
+    def jdbc(self) -> str:
+        tls = f"&sslmode={self.sslmode}" if self.sslmode else ""
+        return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}?currentSchema={LAKE_SCHEMA}{tls}"
+
+
+def address(dsn: str) -> Address:
+    """Where Spark and SQLAlchemy find Postgres; both need TCP."""
+    parts = {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
+    host = parts.get("host", "127.0.0.1")
+    if host.startswith("/") or "," in host:
+        raise DatabaseError(
+            f"Spark cannot reach Postgres at host {host}",
+            hint="give a DSN with one TCP host: postgresql://user@host:5432/db",
+        )
+    user = parts.get("user", "postgres")
+    return Address(
+        host=host,
+        port=int(parts.get("port", "5432")),
+        database=parts.get("dbname", user),
+        user=user,
+        password=parts.get("password", ""),
+        sslmode=parts.get("sslmode"),
+    )
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[SqlCatalog]:
+    """The catalog, closed afterwards."""
+    at = address(settings.dsn.get_secret_value())
+    query = {"options": f"-csearch_path={LAKE_SCHEMA}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
+    url = URL.create(
+        "postgresql+psycopg", at.user, at.password or None, at.host, at.port, at.database, query=query
+    ).render_as_string(hide_password=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        catalog = SqlCatalog(
+            settings.lake.name, uri=url, warehouse=f"file://{settings.warehouse}", init_catalog_tables="false"
+        )
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def identifier(managed: Managed) -> tuple[str, str]:
+    return managed.lake_namespace, managed.lake_table
+
+
+def ensure_table(settings: Settings, managed: Managed) -> None:
+    """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot.
+
+    Whatever stands above that snapshot was never shown to a reader: an archive run died between its Iceberg commit
+    and the swap. Appending on top of it would double its rows, so the head goes back first.
+    """
+    with opened(settings) as catalog:
+        try:
+            table = catalog.load_table(identifier(managed))
+        except NoSuchTableError:
+            if managed.snapshot_id is not None:
+                raise LakeError(
+                    f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
+                    hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
+                ) from None
+            _create(catalog, managed)
+            return
+        head = table.current_snapshot()
+        if head is None or head.snapshot_id == managed.snapshot_id:
+            return
+        if managed.snapshot_id is None:
+            catalog.purge_table(identifier(managed))
+            _create(catalog, managed)
+        else:
+            table.manage_snapshots().set_current_snapshot(snapshot_id=managed.snapshot_id).commit()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot an operation made, and what it added."""
+
+    id: int
+    metadata_location: str
+    rows: int
+    bytes: int
+    files: int
+
+
+def snapshot_of(settings: Settings, managed: Managed, operation: int) -> Snapshot | None:
+    """The head, if that operation made it."""
+    with opened(settings) as catalog:
+        table: IcebergTable = catalog.load_table(identifier(managed))
+        head = table.current_snapshot()
+        if head is None or head.summary is None or head.summary.get(layout.OPERATION) != str(operation):
+            return None
+        added = {name: int(head.summary.get(f"added-{name}") or 0) for name in ("records", "files-size", "data-files")}
+        return Snapshot(
+            head.snapshot_id, table.metadata_location, added["records"], added["files-size"], added["data-files"]
+        )
+
+
+def _create(catalog: SqlCatalog, managed: Managed) -> None:
+    catalog.create_namespace_if_not_exists(managed.lake_namespace)
+    catalog.create_table(
+        identifier(managed),
+        schema=layout.schema(managed),
+        partition_spec=layout.partition_spec(managed),
+        sort_order=layout.sort_order(managed),
+        properties=layout.properties(managed),
+    )

@@ -1,0 +1,124 @@
+"""How a managed table is laid out in Iceberg: schema, partitions, sort order, table properties."""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from frostline.catalog.registry import Managed
+
+OPERATION = "frostline.operation"  # snapshot property: which operation made it
+_DAY = 86_400_000_000  # microseconds
+# From the longest: the transform whose steps are not longer than a period. Files carry min and max of the key, so
+# a period that does not match a calendar unit only costs a few more files.
+_STEPS: tuple[tuple[int, Transform[Any, Any]], ...] = (
+    (360 * _DAY, YearTransform()),
+    (7 * _DAY, MonthTransform()),
+    (_DAY, DayTransform()),
+    (0, HourTransform()),
+)
+_TYPES: dict[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamptz": TimestamptzType(),
+    "uuid": UUIDType(),
+    "binary": BinaryType(),
+    "string": StringType(),
+}
+
+
+def schema(managed: Managed) -> Schema:
+    """Columns by their lake names; the Postgres type stands in each column's doc."""
+    fields, identifiers = [], []
+    for column in managed.table.stored:
+        key = column.name in managed.table.primary_key
+        name = managed.lake_names[column.name]
+        fields.append(NestedField(column.number, name, _type(column.storage.iceberg), required=key, doc=column.type))
+        if key:
+            identifiers.append(column.number)
+    return Schema(*fields, identifier_field_ids=identifiers)
+
+
+def partition_spec(managed: Managed) -> PartitionSpec:
+    """One partition field that follows the periods."""
+    source = next(column for column in managed.table.columns if column.name == managed.table.key)
+    taken = set(managed.lake_names.values())
+    name = next(name for name in ("period", "frostline_period", "_frostline_period") if name not in taken)
+    return PartitionSpec(PartitionField(source.number, 1000, _transform(managed), name))
+
+
+def sort_order(managed: Managed) -> SortOrder:
+    """By the primary key, so that a look-up by it reads few row groups."""
+    numbers = {column.name: column.number for column in managed.table.columns}
+    return SortOrder(*(SortField(numbers[name], IdentityTransform()) for name in managed.table.primary_key))
+
+
+def properties(managed: Managed) -> dict[str, str]:
+    bloom = {
+        f"write.parquet.bloom-filter-enabled.column.{managed.lake_names[name]}": "true"
+        for name in managed.table.primary_key
+    }
+    return {
+        "format-version": "2",
+        "write.format.default": "parquet",
+        "write.parquet.compression-codec": "zstd",
+        # No shuffle: every task sorts its own slice of the leaf. A global sort would read the leaf twice.
+        "write.distribution-mode": "none",
+        "write.metadata.previous-versions-max": "1000",
+        "frostline.table": str(managed.table),
+        **bloom,
+    }
+
+
+def _transform(managed: Managed) -> Transform[Any, Any]:
+    widths = [
+        leaf.range.upper.order - leaf.range.lower.order
+        for leaf in managed.table.leaves
+        if leaf.range is not None and leaf.range.lower is not None and leaf.range.upper is not None
+    ]
+    width = int(median(widths)) if widths else 30 * _DAY
+    if managed.table.key_type.startswith("int"):
+        return TruncateTransform(min(max(width, 1), 2**31 - 1))
+    step = next(transform for least, transform in _STEPS if width >= least)
+    # A date has no hours.
+    return DayTransform() if managed.table.key_type == "date" and isinstance(step, HourTransform) else step
+
+
+def _type(name: str) -> IcebergType:
+    decimal = re.fullmatch(r"decimal\((\d+), (\d+)\)", name)
+    return DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[name]

@@ -1,0 +1,105 @@
+"""One Spark session: quiet, local by default, with our catalog."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frostline.config import Settings
+from frostline.errors import SetupError
+from frostline.lake.catalog import address
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_session(settings: Settings, jars: Sequence[Path]) -> Iterator[SparkSession]:
+    """A session for as long as the block lasts; the JVM's own chatter goes to logs/spark.log."""
+    log = (settings.local.dir / "logs").absolute()
+    log.mkdir(parents=True, exist_ok=True)
+    session = _start(settings, jars, log)
+    try:
+        for key, value in _catalog(settings).items():
+            session.conf.set(key, value)
+        yield session
+    finally:
+        _stop(session)
+
+
+def _start(settings: Settings, jars: Sequence[Path], log: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    with resources.as_file(resources.files("frostline.pipeline") / "log4j2.properties") as logging:
+        java = f"-Dlog4j2.configurationFile={logging.as_uri()} -Dfrostline.log={log / 'spark.log'} -Duser.timezone=UTC"
+        builder = SparkSession.builder.master(settings.spark.master).appName("frostline")
+        for key, value in {
+            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.driver.memory": settings.spark.memory,
+            "spark.driver.extraJavaOptions": java,
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.caseSensitive": "true",  # Postgres tells "A" from "a"
+        }.items():
+            builder = builder.config(key, value)
+        with _stderr_to(log / "spark-jvm.log"):
+            try:
+                return builder.getOrCreate()
+            except Exception as error:
+                raise SetupError(
+                    f"Spark did not start: {str(error).splitlines()[0]}",
+                    hint=f"its own words are in {log / 'spark-jvm.log'}",
+                ) from error
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop Spark and its JVM: PySpark would leave the JVM until this process ends."""
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=30)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _catalog(settings: Settings) -> dict[str, str]:
+    """Set at run time: as start-up options the password would stand in the process list."""
+    at = address(settings.dsn.get_secret_value())
+    prefix = f"spark.sql.catalog.{settings.lake.name}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": at.jdbc,
+        f"{prefix}.jdbc.user": at.user,
+        f"{prefix}.jdbc.password": at.password,
+        f"{prefix}.jdbc.schema-version": "V1",
+        f"{prefix}.warehouse": f"file://{settings.warehouse}",
+    }
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """The JVM inherits our stderr when it starts and writes banners there."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)

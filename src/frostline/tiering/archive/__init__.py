@@ -1,0 +1,1 @@
+"""Archiving a period: plan, capture, export, verify, swap, drop; one file per step."""

@@ -1,0 +1,76 @@
+"""Step 1, plan: which leaves have expired, and whether the lake can hold what is in them."""
+
+from __future__ import annotations
+
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from frostline.catalog import queries
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.errors import RefusedError
+from frostline.model.tables import Leaf
+
+
+def expired(connection: Connection, managed: Managed) -> list[Leaf]:
+    """The leaves wholly older than the hot period, oldest first; only a run from the seam up can be archived."""
+    limit = _limit(connection, managed)
+    found = []
+    for leaf in managed.table.leaves:
+        if (
+            leaf.range is None
+            or leaf.range.upper is None
+            or not _passed(connection, managed, leaf.range.upper.text, limit)
+        ):
+            break
+        found.append(leaf)
+    return found
+
+
+def check_dependents(connection: Connection, leaf: Leaf) -> None:
+    """A view or foreign key on the leaf itself would keep it from being dropped."""
+    views = queries.rows(connection, "dependents", oid=leaf.oid)
+    if views:
+        raise RefusedError(
+            f"{leaf} stays in Postgres: {', '.join(name for (name,) in views)} depend on that partition itself",
+            hint="let them refer to the partitioned table, then run the same command again",
+        )
+
+
+def check_values(connection: Connection, managed: Managed, source: Composed) -> None:
+    """No value Iceberg has no form for; the first row that holds one is named."""
+    checks = [(c, c.storage.cannot_hold) for c in managed.table.stored if c.storage.cannot_hold]
+    if not checks:
+        return
+    conditions = SQL(" OR ").join(_sql(check.format(c=Identifier(c.name).as_string(connection))) for c, check in checks)
+    key = SQL(", ").join(Identifier(name) for name in managed.table.primary_key)
+    columns = SQL(", ").join(SQL("{}::text").format(Identifier(c.name)) for c, _ in checks)
+    row = connection.execute(
+        SQL("SELECT ROW({})::text, {} FROM {} WHERE {} LIMIT 1").format(key, columns, source, conditions)
+    ).fetchone()
+    if row is not None:
+        values = ", ".join(f"{c.name} = {value}" for (c, _), value in zip(checks, row[1:], strict=True))
+        raise RefusedError(
+            f"a row of {managed.table} holds a value Iceberg has no form for; nothing was changed",
+            detail=f"primary key ({', '.join(managed.table.primary_key)}) = {row[0]}: {values}",
+            hint="change that value (infinity, NaN), then run the same command again",
+            sqlstate="22003",
+        )
+
+
+def _limit(connection: Connection, managed: Managed) -> Composed:
+    """The key below which rows are no longer hot: by the clock, or for an integer key by the largest one."""
+    if managed.table.key_type.startswith("int"):
+        newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
+        row = connection.execute(newest).fetchone()
+        return SQL("({}::bigint - {}::bigint)").format(Literal(row[0] if row else None), Literal(managed.hot_for))
+    return SQL("(now() - {}::interval)").format(Literal(managed.hot_for))
+
+
+def _passed(connection: Connection, managed: Managed, upper: str, limit: Composed) -> bool:
+    type_ = "bigint" if managed.table.key_type.startswith("int") else "timestamptz"
+    query = SQL("SELECT {}::{}::{} <= {}").format(Literal(upper), _sql(managed.table.key_type), _sql(type_), limit)
+    return connection.execute(query).fetchone() == (True,)
+
+
+def _sql(text: str) -> SQL:
+    return SQL(text)

@@ -1,0 +1,102 @@
+"""Archiving every expired leaf of a table, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from frostline.catalog import registry
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import OperationError
+from frostline.model.tables import Leaf
+from frostline.report import Report
+from frostline.tiering.archive import capture, export, plan, steps, swap, verify
+from frostline.tiering.register import ensure_bound_check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# With the table's id: one lake writer per table at a time.
+_LAKE_WRITER = 734_621_502
+
+
+@dataclass(frozen=True)
+class Archived:
+    """A leaf that now lives in the lake."""
+
+    leaf: Leaf
+    rows: int
+    bytes: int
+    files: int
+
+
+def archive(
+    settings: Settings, text: str, report: Report, spark: Callable[[], AbstractContextManager[SparkSession]]
+) -> list[Archived]:
+    """Move every expired leaf of a table; Spark is only started when there is one."""
+    with connect(settings.dsn.get_secret_value(), application="frostline archive") as connection:
+        managed = registry.get(connection, text)
+        with _only_writer(connection, managed):
+            for name in swap.drop_leftovers(connection, managed):
+                report.line(f"dropped {name}, which an earlier run had archived")
+            leaves = plan.expired(connection, managed)
+            if not leaves:
+                return []
+            for leaf in managed.table.leaves:
+                ensure_bound_check(connection, managed.table, leaf)
+            with spark() as session:
+                return [_one(connection, session, settings, text, leaf, report) for leaf in leaves]
+
+
+def _one(
+    connection: Connection, spark: SparkSession, settings: Settings, text: str, leaf: Leaf, report: Report
+) -> Archived:
+    managed = registry.get(connection, text)  # the seam moved with the leaf before
+    plan.check_dependents(connection, leaf)
+    operation = steps.begin(connection, managed, leaf)
+    with report.step(f"archive {leaf}", total=5) as progress:
+        try:
+            with steps.step(connection, operation, 1, "capture"):
+                capture.start(connection, operation)
+            progress.advance()
+            with steps.step(connection, operation, 2, "export") as step:
+                snapshot = export.export(connection, spark, settings, operation)
+                step.rows, step.bytes = snapshot.rows, snapshot.bytes
+            progress.advance()
+            with steps.step(connection, operation, 3, "verify") as step:
+                step.rows = verify.verify(settings, operation)
+            progress.advance()
+            with steps.step(connection, operation, 4, "swap"):
+                swap.swap(connection, operation, snapshot)
+            progress.advance()
+        except Exception:
+            # Before the swap the leaf is still the truth. (After a crash the next run does the same.)
+            if not connection.broken:
+                capture.abandon(connection, operation)
+            raise
+        with steps.step(connection, operation, 5, "drop"):
+            swap.drop(connection, operation)
+        steps.finish(connection, operation)
+        progress.advance()
+        progress.note = f"{snapshot.rows:,} rows, {snapshot.bytes / 1e6:.1f} MB in {snapshot.files} files"
+    return Archived(leaf, snapshot.rows, snapshot.bytes, snapshot.files)
+
+
+@contextmanager
+def _only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
+    key = (_LAKE_WRITER, managed.id)
+    if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
+        raise OperationError(
+            f"another run is archiving {managed.table}; nothing was changed",
+            hint="`frostline status` shows how far it is",
+            sqlstate="55P03",
+        )
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)

@@ -1,0 +1,98 @@
+"""Step 4, verify: the leaf and what the gateway will answer for it are compared, by Postgres, at one snapshot."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import psycopg
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.catalog.database import connect
+from frostline.catalog.names import SERVER_NAME
+from frostline.config import Settings
+from frostline.errors import OperationError
+from frostline.tiering.archive.steps import Operation
+
+Digest = dict[str, tuple[int, Decimal | None]]
+_SHOWN_KEYS = 5
+
+
+def verify(settings: Settings, operation: Operation) -> int:
+    """Count and content hash of every column, in the heap and through the gateway; returns the number of rows.
+
+    The foreign table exists only inside this transaction. It names the operation, whose Iceberg snapshot no reader
+    sees yet, and this transaction's snapshot, so that rows changed meanwhile are in both sides or in neither.
+    """
+    leaf = Identifier(operation.leaf.schema, operation.leaf.name)
+    with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        row = connection.execute("SELECT pg_export_snapshot()").fetchone()
+        assert row is not None
+        foreign = Identifier("frostline", f"verify_{operation.id}")
+        connection.execute(_foreign_table(operation, foreign, row[0]))
+        try:
+            heap, lake = (_digest(connection, operation, SQL("ONLY ") + leaf), _digest(connection, operation, foreign))
+            if heap != lake:
+                raise _mismatch(operation, heap, lake, _first_keys(connection, operation, SQL("ONLY ") + leaf, foreign))
+        except psycopg.Error as error:
+            raise OperationError(
+                f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
+                detail=" ".join(str(error).split()),
+                hint="is the gateway running? `frostline status` shows it, `frostline up` starts it",
+            ) from error
+        finally:
+            connection.rollback()
+    return heap["*"][0]
+
+
+def _foreign_table(operation: Operation, name: Identifier, snapshot: str) -> Composed:
+    managed = operation.managed
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in managed.table.stored)
+    return SQL("CREATE FOREIGN TABLE {} ({}) SERVER {} OPTIONS (schema_name {}, table_name {})").format(
+        name,
+        columns,
+        Identifier(SERVER_NAME),
+        Literal(f"{managed.server_schema} operation {operation.id} snapshot {snapshot}"),
+        Literal(str(operation.range)),
+    )
+
+
+def _digest(connection: psycopg.Connection[tuple[object, ...]], operation: Operation, source: Composable) -> Digest:
+    """Per column: how many values, and a sum of hashes of their text that does not depend on the order."""
+    names = [column.name for column in operation.managed.table.stored]
+    columns = SQL(", ").join(
+        SQL("count({c}), sum(hashtextextended({c}::text, 0)::numeric)").format(c=Identifier(name)) for name in names
+    )
+    row: tuple[object, ...] | None = connection.execute(
+        SQL("SELECT count(*), {} FROM {}").format(columns, source)
+    ).fetchone()
+    assert row is not None
+    digest: Digest = {"*": (row[0], None)}  # type: ignore[dict-item]
+    for position, name in enumerate(names):
+        digest[name] = (row[1 + 2 * position], row[2 + 2 * position])  # type: ignore[assignment]
+    return digest
+
+
+def _first_keys(
+    connection: psycopg.Connection[tuple[object, ...]], operation: Operation, leaf: Composable, foreign: Composable
+) -> list[str]:
+    """Keys of the first rows that stand on one side only, compared as text so that no type needs an equality."""
+    columns = SQL(", ").join(SQL("{}::text").format(Identifier(c.name)) for c in operation.managed.table.stored)
+    key = SQL(", ").join(Identifier(name) for name in operation.managed.table.primary_key)
+    one = SQL("SELECT ROW({})::text AS key, {} FROM {}")
+    heap, lake = one.format(key, columns, leaf), one.format(key, columns, foreign)
+    differing = SQL("(({h}) EXCEPT ALL ({l})) UNION ALL (({l}) EXCEPT ALL ({h}))").format(h=heap, l=lake)
+    query = SQL("SELECT DISTINCT key FROM ({}) d ORDER BY key LIMIT {}").format(differing, Literal(_SHOWN_KEYS))
+    return [str(found) for (found,) in connection.execute(query)]
+
+
+def _mismatch(operation: Operation, heap: Digest, lake: Digest, keys: list[str]) -> OperationError:
+    columns = [name for name in heap if heap[name] != lake[name] and name != "*"]
+    return OperationError(
+        f"{operation.leaf} and its copy in the lake differ; the table is as it was",
+        detail=f"{heap['*'][0]} rows in Postgres, {lake['*'][0]} in the lake; "
+        f"columns that differ: {', '.join(columns) or 'none'}; "
+        f"first keys ({', '.join(operation.managed.table.primary_key)}): {', '.join(keys) or 'none'}",
+        hint="this should never happen: keep the logs and report it",
+        sqlstate="XX001",
+    )
