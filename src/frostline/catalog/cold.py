@@ -63,7 +63,8 @@ class ColdTable:
 _TABLE = """
 SELECT t.id, n.nspname AS schema, c.relname AS name, t.seam,
        CASE WHEN %(operation)s::bigint IS NULL THEN t.snapshot_id ELSE o.snapshot_id END AS snapshot_id,
-       CASE WHEN %(operation)s::bigint IS NULL THEN t.metadata_location ELSE o.metadata_location END AS metadata_location,
+       CASE WHEN %(operation)s::bigint IS NULL THEN t.metadata_location ELSE o.metadata_location END
+           AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
        %(operation)s::bigint IS NULL OR o.id IS NOT NULL AS found,
        ARRAY(SELECT ha.attname::text

@@ -79,9 +79,7 @@ def data_row(values: Sequence[bytes | None]) -> bytes:
     return message(b"D", b"".join(parts))
 
 
-def error(
-    severity: str, sqlstate: str, message_text: str, detail: str | None = None, hint: str | None = None
-) -> bytes:
+def error(severity: str, sqlstate: str, message_text: str, detail: str | None = None, hint: str | None = None) -> bytes:
     fields = [("S", severity), ("V", severity), ("C", sqlstate), ("M", message_text), ("D", detail), ("H", hint)]
     return message(b"E", b"".join(code.encode() + text(value) for code, value in fields if value) + b"\0")
 

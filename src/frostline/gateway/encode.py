@@ -1,0 +1,72 @@
+"""Arrow batches of text columns turned into wire messages or COPY lines, a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# Arrow's binary arrays have 32-bit offsets; one message buffer stays far below that.
+MAX_BUFFER = 256 * 1024 * 1024
+_HEAD = np.dtype([("kind", "S1"), ("length", ">i4"), ("columns", ">i2")])
+
+
+def data_rows(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """All DataRow messages of a batch."""
+    for piece in _pieces(batch):
+        yield _data_rows(piece)
+
+
+def copy_lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
+    """The rows of a batch in COPY's text format."""
+    for piece in _pieces(batch):
+        columns = [_copy_text(column) for column in piece.columns]
+        line = pc.binary_join_element_wise(*columns, "\t")
+        yield _buffer(pc.binary_join_element_wise(line, "", "\n").cast(pa.binary()))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts small enough for one buffer."""
+    if batch.num_rows == 0:
+        return
+    if batch.num_rows == 1 or batch.get_total_buffer_size() < MAX_BUFFER or batch.nbytes < MAX_BUFFER:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, half))
+    yield from _pieces(batch.slice(half))
+
+
+def _data_rows(batch: pa.RecordBatch) -> memoryview:
+    rows = batch.num_rows
+    total = np.full(rows, 6, dtype=np.int64)
+    pieces: list[Any] = []
+    for column in batch.columns:
+        text = column.cast(pa.binary())
+        length = pc.fill_null(pc.binary_length(text), -1).to_numpy(zero_copy_only=False)
+        total += 4 + np.maximum(length, 0)
+        pieces += [_fixed(length.astype(">i4")), pc.fill_null(text, b"")]
+    head = np.zeros(rows, dtype=_HEAD)
+    head["kind"], head["length"], head["columns"] = b"D", total, batch.num_columns
+    return _buffer(pc.binary_join_element_wise(_fixed(head), *pieces, b""))
+
+
+def _fixed(values: Any) -> Any:
+    """An array of fixed-width binary values from a numpy array of the same bytes."""
+    width = values.dtype.itemsize
+    data = pa.py_buffer(values.tobytes())
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), [None, data]).cast(pa.binary())
+
+
+def _copy_text(column: Any) -> Any:
+    for raw, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+        column = pc.replace_substring(column, raw, written)
+    return pc.fill_null(column, "\\N")
+
+
+def _buffer(joined: Any) -> memoryview:
+    offsets = np.frombuffer(joined.buffers()[1], dtype=np.int32)
+    return memoryview(joined.buffers()[2])[: offsets[len(joined)]]

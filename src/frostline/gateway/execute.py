@@ -1,0 +1,215 @@
+"""One statement after another: what each kind does to the transaction, and where its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from frostline.catalog.cold import ColdTable
+from frostline.errors import QueryError
+from frostline.gateway import fallback, lexer, statistics, writes
+from frostline.gateway.constants import Unknown
+from frostline.gateway.lexer import Token
+from frostline.gateway.names import Source, references
+from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
+from frostline.gateway.scan import cold_rows
+from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
+from frostline.gateway.translate import Parameters, parse, translate
+from frostline.gateway.view import View
+
+ENDS = ("rollback", "abort", "commit", "end")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command tag and perhaps rows; `{}` in the tag stands for their number."""
+
+    tag: str
+    rows: Rows | None = None
+    wanted: int | None = None
+    keep: bool = False  # the rows belong to a cursor that stays open
+
+
+class Executor:
+    """Runs statements for one session."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.transaction = Transaction()
+        self._kinds: dict[str, Callable[[str, list[Token], Parameters], Result]] = {
+            "set": lambda *_: Result("SET"),
+            "reset": lambda *_: Result("RESET"),
+            "start": self._begin,
+            "begin": self._begin,
+            "commit": self._commit,
+            "end": self._commit,
+            "abort": self._rollback,
+            "rollback": self._rollback,
+            "savepoint": self._savepoint,
+            "release": self._release,
+            "declare": self._declare,
+            "fetch": self._fetch,
+            "move": self._move,
+            "close": self._close,
+            "select": self._select,
+            "update": self._write,
+            "delete": self._write,
+            "insert": self._insert,
+            "truncate": self._truncate,
+        }
+
+    def run(self, text: str, parameters: Parameters = ()) -> Result:
+        """Execute one statement."""
+        tokens = lexer.tokens(text)
+        first = tokens[0].text if tokens else ""
+        if self.transaction.status == FAILED and first not in ENDS:
+            raise QueryError(
+                "current transaction is aborted, commands ignored until end of transaction block", sqlstate="25P02"
+            )
+        kind = self._kinds.get(first)
+        if kind is None:
+            raise QueryError(
+                f"the gateway does not run {first.upper() or 'this'} statements",
+                hint="it answers postgres_fdw; connect to Postgres itself",
+                sqlstate="0A000",
+            )
+        return kind(text, tokens, parameters)
+
+    def settle(self) -> None:
+        """After a statement outside a transaction block nothing is kept."""
+        if self.transaction.status == IDLE:
+            self.transaction.end()
+            self.view.end()
+
+    def end(self) -> None:
+        """The session is over."""
+        self.transaction.end()
+        self.view.end()
+        self.view.backing.close()
+
+    def _begin(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        self.transaction.begin()
+        return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
+
+    def _commit(self, *_: object) -> Result:
+        tag = "ROLLBACK" if self.transaction.status == FAILED else "COMMIT"
+        self.transaction.end()
+        self.view.end()
+        return Result(tag)
+
+    def _rollback(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+        if len(tokens) > 1 and any(token.word("to") for token in tokens[1:3]):
+            self.transaction.rollback_to(tokens[-1].text)
+        else:
+            self.transaction.end()
+            self.view.end()
+        return Result("ROLLBACK")
+
+    def _savepoint(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        self.transaction.savepoint(tokens[-1].text)
+        return Result("SAVEPOINT")
+
+    def _release(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        self.transaction.release(tokens[-1].text)
+        return Result("RELEASE")
+
+    def _declare(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+        if self.transaction.status != ACTIVE:
+            raise QueryError("DECLARE CURSOR can only be used in transaction blocks", sqlstate="25P01")
+        at = lexer.clause(tokens, "for")
+        if at is None or at + 1 == len(tokens):
+            raise _syntax(tokens)
+        self.transaction.declare(tokens[1].text, self.rows(text[tokens[at].end :].strip(), parameters))
+        return Result("DECLARE CURSOR")
+
+    def _fetch(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        """FETCH [FORWARD] [n | ALL | NEXT] FROM c."""
+        rows = self.transaction.cursor(tokens[-1].text)
+        words = [token.text for token in tokens[1:-1] if not token.word("from", "in", "forward")]
+        if words in (["all"], ["next"], []):
+            wanted = None if words == ["all"] else 1
+        elif len(words) == 1 and words[0].isdecimal():
+            wanted = int(words[0])
+        else:
+            raise _syntax(tokens)
+        return Result("FETCH {}", rows, wanted, keep=True)
+
+    def _move(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        """Only MOVE BACKWARD ALL: postgres_fdw's way to scan again."""
+        if not (len(tokens) == 5 and tokens[1].word("backward") and tokens[2].word("all")):
+            raise _syntax(tokens)
+        self.transaction.cursor(tokens[-1].text).restart()
+        return Result("MOVE 0")
+
+    def _close(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        self.transaction.close(None if tokens[-1].word("all") else tokens[-1].text)
+        return Result("CLOSE CURSOR")
+
+    def _select(self, text: str, _tokens: list[Token], parameters: Parameters) -> Result:
+        return Result("SELECT {}", self.rows(text, parameters))
+
+    def rows(self, text: str, parameters: Parameters) -> Rows:
+        """A SELECT's result: by DuckDB when every part is known to be exact, else by Postgres."""
+        tokens = lexer.tokens(text)
+        asked = statistics.asked_about(tokens)
+        found = references(tokens)
+        if asked is not None and not found:
+            self._pin([asked])
+            return statistics.answer(self.view, tokens, asked)
+        if not found:
+            raise QueryError("the gateway only answers about cold tables", sqlstate="0A000")
+        tables = self._pin([reference.source for reference in found])
+        if len(found) == 1:
+            try:
+                return self._from_lake(text, found[0].source, tables[found[0].source], parameters)
+            except Unknown:
+                pass
+        return fallback.evaluate(self.view, text, found, tables, parameters)
+
+    def _from_lake(self, text: str, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
+        found = translate(parse(text), table, parameters)
+        query = found.sql(cold_rows(self.view, source, table, found.columns))
+        return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, query))
+
+    def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
+        return self.view.pin(sources, may_restart=not self.transaction.cursors)
+
+    def _write(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+        """An UPDATE or DELETE that selects no cold row is done; any other is refused."""
+        source, table = self._target(tokens)
+        write = writes.pushed(text, tokens)
+        if write is None:
+            raise writes.refusal(table, source, "a row")
+        count = _single(self.rows(write.count, parameters))
+        if count:
+            raise writes.refusal(table, source, f"{count} row{'s match' if count != 1 else ' matches'}")
+        rows = None if write.returning is None else FixedRows(write.returning)
+        return Result(f"{write.verb} 0", rows)
+
+    def _insert(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        source, table = self._target(tokens)
+        raise writes.refusal(table, source, "a new row")
+
+    def _truncate(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        source, table = self._target(tokens)
+        raise writes.refusal(table, source, "TRUNCATE of the rows")
+
+    def _target(self, tokens: Sequence[Token]) -> tuple[Source, ColdTable]:
+        found = references(tokens)
+        if not found:
+            raise QueryError("the gateway only answers about cold tables", sqlstate="0A000")
+        tables = self._pin([reference.source for reference in found])
+        return found[0].source, tables[found[0].source]
+
+
+def _single(rows: Rows) -> int:
+    """The one number a counting SELECT returns."""
+    try:
+        row = b"".join(bytes(piece) for piece, _ in rows.take(1))
+    finally:
+        rows.close()
+    return int(row[11:])  # kind, length, column count, value length
+
+
+def _syntax(tokens: Sequence[Token]) -> QueryError:
+    return QueryError(f'syntax error at or near "{tokens[-1].text}"', sqlstate="42601")

@@ -1,0 +1,108 @@
+"""Whatever DuckDB is not known to answer exactly: the rows go to Postgres, and the original text runs there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from psycopg import sql
+
+from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.gateway import encode, lexer
+from frostline.gateway.constants import Unknown
+from frostline.gateway.lexer import Token
+from frostline.gateway.names import Reference, Source
+from frostline.gateway.rows import Batches, PostgresRows
+from frostline.gateway.scan import cold_rows
+from frostline.gateway.translate import Filter, Parameters, column_name, known_part, parse
+from frostline.gateway.view import TempTable, View
+
+_numbers = itertools.count(1)
+
+
+def evaluate(
+    view: View,
+    text: str,
+    found: Sequence[Reference],
+    tables: Mapping[Source, ColdTable],
+    parameters: Parameters,
+) -> PostgresRows:
+    """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
+    tokens = lexer.tokens(text)
+    changes = []
+    for reference in found:
+        table = tables[reference.source]
+        narrowed = _narrowed(text, table, parameters) if len(found) == 1 else Filter()
+        name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed)
+        changes.append((reference.start, reference.end, f'pg_temp."{name}"'))
+    changes += _locks(tokens)
+    return PostgresRows(view.backing, lexer.splice(text, changes), parameters)
+
+
+def _narrowed(text: str, table: ColdTable, parameters: Parameters) -> Filter:
+    try:
+        return known_part(parse(text), table, parameters)
+    except Unknown:
+        return Filter()
+
+
+def _locks(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
+    """FOR UPDATE and FOR SHARE end a statement; there is nothing to lock in the lake."""
+    at = lexer.clause(tokens, "for")
+    return [] if at is None else [(tokens[at].start, tokens[-1].end, "")]
+
+
+def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColumn]:
+    """Every column that could be meant by a name in the text, all of them for a whole row."""
+    for before, token in zip(tokens, tokens[1:], strict=False):
+        if token.text == "*" and (before.text in (".", ",") or before.word("select")):
+            return frozenset(table.columns.values())
+    names = {token.text for token in tokens if token.kind in ("word", "quoted")}
+    return frozenset(column for name, column in table.columns.items() if name in names) | {table.key}
+
+
+def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
+    """A temporary table with the rows wanted, reused when one of this transaction holds them already."""
+    conditions = tuple(narrowed.conditions)
+    for known in view.temp_tables.get(source, ()):
+        if columns <= known.columns and known.conditions in ((), conditions):
+            return known.name
+    name = f"frostline_rows_{next(_numbers)}"
+    _load(view, name, sorted(columns, key=lambda column: column.number), _query(view, source, table, columns, narrowed))
+    view.temp_tables.setdefault(source, []).append(TempTable(name, columns, conditions))
+    return name
+
+
+def _query(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
+    rows = cold_rows(view, source, table, columns | narrowed.columns)
+    outputs = ", ".join(
+        f"{column.storage.text.replace('{c}', column_name(column.number))} AS {column_name(column.number)}"
+        for column in sorted(columns, key=lambda column: column.number)
+    )
+    where = f" WHERE {' AND '.join(narrowed.conditions)}" if narrowed.conditions else ""
+    return f"SELECT {outputs} FROM {rows}{where}"
+
+
+def _load(view: View, name: str, columns: Sequence[ColdColumn], query: str) -> None:
+    target = sql.Identifier("pg_temp", name)
+    batches = Batches(view.engine, view.canceller, query)
+    try:
+        with view.backing.savepoint() as connection:
+            definitions = sql.SQL(", ").join(_definition(column) for column in columns)
+            connection.execute(sql.SQL("CREATE TABLE {} ({}) ON COMMIT DROP").format(target, definitions))
+            names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+            with connection.cursor().copy(sql.SQL("COPY {} ({}) FROM STDIN").format(target, names)) as copy:
+                while (batch := batches.next()) is not None:
+                    for lines in encode.copy_lines(batch):
+                        copy.write(lines)
+            connection.execute(sql.SQL("ANALYZE {}").format(target))
+    finally:
+        batches.close()
+
+
+def _definition(column: ColdColumn) -> sql.Composable:
+    """Same name, type and collation as the user's column; no constraints, they were checked when it was written."""
+    definition = sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(column.type))
+    if column.collation is None:
+        return definition
+    return sql.SQL("{} COLLATE {}").format(definition, sql.Identifier(*column.collation))

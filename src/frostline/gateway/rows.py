@@ -1,0 +1,170 @@
+"""Results that can be taken in pieces, from DuckDB, from Postgres, or known beforehand."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from frostline.errors import LakeError, QueryError
+from frostline.gateway import encode
+from frostline.gateway.backing import Backing
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.wire import messages
+from frostline.gateway.wire.messages import Field
+
+BATCH_ROWS = 10_000  # the fetch_size our foreign server is created with
+_numbers = itertools.count(1)
+
+Piece = tuple[bytes | memoryview, int]
+
+
+class Rows(ABC):
+    """A result set: DataRow messages on demand."""
+
+    fields: Sequence[Field]
+
+    @abstractmethod
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        """The next rows as messages with their number: exactly `wanted` unless the end comes first; None: all."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Go back before the first row."""
+
+    def close(self) -> None:  # noqa: B027  nothing to give back by default
+        """Give back what the result holds."""
+
+
+class FixedRows(Rows):
+    """A few rows known beforehand."""
+
+    def __init__(self, fields: Sequence[Field], rows: Sequence[Sequence[str | None]] = ()) -> None:
+        self.fields = fields
+        self._rows = rows
+        self._at = 0
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        end = len(self._rows) if wanted is None else self._at + wanted
+        taken = self._rows[self._at : end]
+        self._at += len(taken)
+        for row in taken:
+            yield messages.data_row([None if value is None else value.encode() for value in row]), 1
+
+    def restart(self) -> None:
+        self._at = 0
+
+
+class Batches:
+    """Record batches of one DuckDB query, streamed; its own connection, so cursors do not disturb each other."""
+
+    def __init__(self, engine: duckdb.DuckDBPyConnection, canceller: Canceller, query: str) -> None:
+        self._cursor = engine.cursor()
+        self._canceller = canceller
+        self._query = query
+        self._reader: pa.RecordBatchReader | None = None
+
+    def next(self) -> pa.RecordBatch | None:
+        try:
+            with self._canceller.interruptible(self._cursor.interrupt):
+                if self._reader is None:
+                    self._reader = self._cursor.execute(self._query).to_arrow_reader(BATCH_ROWS)
+                return self._reader.read_next_batch()
+        except StopIteration:
+            return None
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise LakeError(f"the lake cannot be read: {str(error).strip().splitlines()[0]}") from error
+
+    def restart(self) -> None:
+        self._reader = None
+
+    def close(self) -> None:
+        self._reader = None
+        with contextlib.suppress(duckdb.Error):
+            self._cursor.close()
+
+
+class LakeRows(Rows):
+    """Rows streamed from DuckDB, all columns already text."""
+
+    def __init__(self, fields: Sequence[Field], batches: Batches) -> None:
+        self.fields = fields
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        while wanted is None or wanted > 0:
+            batch = self._rest or self._batches.next()
+            if batch is None:
+                return
+            size = batch.num_rows if wanted is None else min(wanted, batch.num_rows)
+            self._rest = batch.slice(size) if size < batch.num_rows else None
+            part = batch.slice(0, size)
+            for piece in encode.data_rows(part):
+                yield piece, 0
+            yield b"", size
+            wanted = None if wanted is None else wanted - size
+
+    def restart(self) -> None:
+        self._rest = None
+        self._batches.restart()
+
+    def close(self) -> None:
+        self._rest = None
+        self._batches.close()
+
+
+class PostgresRows(Rows):
+    """Rows of a statement Postgres evaluates on the backing connection, through a cursor there."""
+
+    def __init__(self, backing: Backing, statement: str, parameters: Sequence[str | None]) -> None:
+        self._backing = backing
+        self._statement = statement
+        self._parameters = parameters
+        self._name = sql.Identifier(f"frostline_{next(_numbers)}")
+        self._declare()
+        # Zero rows, for their description: DECLARE itself returns none.
+        result, _ = self._fetch(0)
+        self.fields = [
+            Field((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)
+        ]
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        while wanted is None or wanted > 0:
+            size = BATCH_ROWS if wanted is None else min(wanted, BATCH_ROWS)
+            result, count = self._fetch(size)
+            columns = range(result.nfields)
+            rows = [messages.data_row([result.get_value(row, c) for c in columns]) for row in range(count)]
+            yield b"".join(rows), count
+            if count < size:
+                return
+            wanted = None if wanted is None else wanted - count
+
+    def restart(self) -> None:
+        self.close()
+        self._declare()
+
+    def close(self) -> None:
+        if self._backing.open:
+            with contextlib.suppress(psycopg.Error), self._backing.savepoint() as connection:
+                connection.execute(sql.SQL("CLOSE {}").format(self._name))
+
+    def _declare(self) -> None:
+        with self._backing.savepoint() as connection:
+            declare = sql.SQL("DECLARE {} NO SCROLL CURSOR FOR ").format(self._name).as_bytes(connection)
+            cursor = psycopg.RawCursor(connection)
+            cursor.execute(declare + self._statement.encode(), self._parameters or None)
+
+    def _fetch(self, size: int) -> tuple[Any, int]:
+        with self._backing.savepoint() as connection:
+            cursor = connection.execute(sql.SQL("FETCH FORWARD {} FROM {}").format(sql.Literal(size), self._name))
+        if cursor.pgresult is None:
+            raise QueryError("the backing cursor returned nothing")
+        return cursor.pgresult, cursor.pgresult.ntuples

@@ -1,0 +1,156 @@
+"""The cold tier as one remote transaction sees it: one Postgres snapshot, one Iceberg snapshot per table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from frostline.catalog.cold import ColdColumn, ColdTable, cold_table
+from frostline.errors import QueryError
+from frostline.gateway.backing import Backing
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.names import Source
+from frostline.gateway.translate import column_name
+
+_numbers = itertools.count(1)
+_LOAD_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class TempTable:
+    """Rows of a source that were handed to Postgres in this transaction."""
+
+    name: str
+    columns: frozenset[ColdColumn]
+    conditions: tuple[str, ...]
+
+
+@dataclass
+class View:
+    """Opened by the first statement that needs it, ended with the remote transaction."""
+
+    engine: duckdb.DuckDBPyConnection
+    backing: Backing
+    canceller: Canceller
+    temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
+    _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
+    _deltas: dict[Source, str | None] = field(default_factory=dict)
+
+    def pin(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
+        """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
+        self._open({source.snapshot for source in sources}, may_restart)
+        found = {source: self._table(source) for source in sources}
+        hot = [source for source, table in found.items() if _still_hot(source, table)]
+        if not hot:
+            return found
+        if may_restart:
+            self.end()
+            return self.pin(sources, may_restart=False)
+        raise QueryError(
+            f"rows of {found[hot[0]]} {hot[0].range} moved between tiers while this transaction was open",
+            hint="retry the transaction",
+            sqlstate="40001",
+        )
+
+    def delta(self, source: Source, table: ColdTable) -> str | None:
+        """The DuckDB table with the newest version of every key the delta has in the range; None: it has none."""
+        if source not in self._deltas:
+            self._deltas[source] = self._load_delta(source, table) if self._has_delta(source, table) else None
+        return self._deltas[source]
+
+    def end(self) -> None:
+        """Forget everything read so far."""
+        for name in filter(None, self._deltas.values()):
+            with self.engine.cursor() as cursor:
+                cursor.execute(f"DROP TABLE IF EXISTS {name}")
+        for kept in (self.temp_tables, self._tables, self._deltas):
+            kept.clear()
+        self.backing.end()
+
+    def _open(self, snapshots: set[str | None], may_restart: bool) -> None:
+        if len(snapshots) > 1:
+            raise QueryError("one statement cannot read at two snapshots", sqlstate="0A000")
+        snapshot = next(iter(snapshots), None)
+        if self.backing.open and self.backing.snapshot != snapshot:
+            if not may_restart:
+                raise QueryError("the transaction reads at another snapshot already", sqlstate="25001")
+            self.end()
+        if not self.backing.open:
+            self.backing.begin(snapshot)
+
+    def _table(self, source: Source) -> ColdTable:
+        key = (source.table, source.operation)
+        if key not in self._tables:
+            with self.backing.running():
+                self._tables[key] = cold_table(self.backing.connection, *key)
+        return self._tables[key]
+
+    def _has_delta(self, source: Source, table: ColdTable) -> bool:
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(
+            sql.Identifier(*table.delta), _in_range(source, table)
+        )
+        with self.backing.running():
+            row = self.backing.connection.execute(query).fetchone()
+        return bool(row and row[0])
+
+    def _load_delta(self, source: Source, table: ColdTable) -> str:
+        inexact = next((column for column in table.primary_key if not column.exact_equality), None)
+        if inexact is not None or not table.primary_key:
+            what = f"its column {inexact.name} is of type {inexact.type}" if inexact else "it has none"
+            raise QueryError(f"changed cold rows of {table} cannot be matched by primary key: {what}", sqlstate="0A000")
+        columns = [column for column in table.columns.values() if column.lake_name is not None]
+        name = f"delta_{next(_numbers)}"
+        with self.engine.cursor() as target:
+            loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
+            target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(loads)}, NULL::VARCHAR AS op WHERE false")
+            self._copy_delta(target, name, columns, _newest(source, table, columns))
+        return name
+
+    def _copy_delta(
+        self, target: duckdb.DuckDBPyConnection, name: str, columns: Sequence[ColdColumn], query: sql.Composed
+    ) -> None:
+        """Every value crosses as text and is turned into the lake's type, so nothing is lost on the way."""
+        names = [*(column_name(column.number) for column in columns), "op"]
+        loads = [*(c.storage.load.replace("{c}", column_name(c.number)) for c in columns), "op"]
+        schema = pa.schema([(n, pa.string()) for n in names])
+        with self.backing.running(), psycopg.ServerCursor(self.backing.connection, name) as rows:
+            rows.execute(query)
+            while found := rows.fetchmany(_LOAD_ROWS):
+                arrays: list[Any] = [pa.array(values, pa.string()) for values in zip(*found, strict=True)]
+                target.register("versions", pa.Table.from_arrays(arrays, schema=schema))
+                target.execute(f"INSERT INTO {name} SELECT {', '.join(loads)} FROM versions")
+                target.unregister("versions")
+
+
+def _still_hot(source: Source, table: ColdTable) -> bool:
+    """An export is read before its range is cold, so only the visible form is checked."""
+    return source.operation is None and not source.range.below(table.seam)
+
+
+def _in_range(source: Source, table: ColdTable) -> sql.Composable:
+    key, typename = sql.Identifier(table.key.name), sql.SQL(table.key.type)
+    parts = [
+        sql.SQL("{} {} {}::{}").format(key, sql.SQL(operator), sql.Literal(bound.text), typename)
+        for operator, bound in ((">=", source.range.lower), ("<", source.range.upper))
+        if bound is not None
+    ]
+    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def _newest(source: Source, table: ColdTable, columns: Sequence[ColdColumn]) -> sql.Composed:
+    key = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.primary_key)
+    exports = []
+    for column in columns:
+        before, _, after = column.storage.export.partition("{c}")
+        parts = sql.SQL(before), sql.Identifier(column.name), sql.SQL(after)
+        exports.append(sql.SQL("({}{}{})::text").format(*parts))
+    return sql.SQL("SELECT DISTINCT ON ({}) {}, _op::text FROM {} WHERE {} ORDER BY {}, _seq DESC").format(
+        key, sql.SQL(", ").join(exports), sql.Identifier(*table.delta), _in_range(source, table), key
+    )
