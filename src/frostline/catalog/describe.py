@@ -43,7 +43,7 @@ def columns(connection: Connection, oid: int) -> tuple[Column, ...]:
     return tuple(_column(*row) for row in queries.rows(connection, "columns", oid=oid))
 
 
-def _column(  # noqa: PLR0913 - the columns of one query
+def _column(  # noqa: PLR0913, PLR0917 - the columns of one query
     number: int,
     name: str,
     type_: str,

@@ -89,10 +89,6 @@ def sort_order(managed: Managed) -> SortOrder:
 
 
 def properties(managed: Managed) -> dict[str, str]:
-    bloom = {
-        f"write.parquet.bloom-filter-enabled.column.{managed.lake_names[name]}": "true"
-        for name in managed.table.primary_key
-    }
     return {
         "format-version": "2",
         "write.format.default": "parquet",
@@ -101,7 +97,6 @@ def properties(managed: Managed) -> dict[str, str]:
         "write.distribution-mode": "none",
         "write.metadata.previous-versions-max": "1000",
         "frostline.table": str(managed.table),
-        **bloom,
     }
 
 

@@ -29,6 +29,15 @@ def within(table: Table, range_: Range) -> Composed:
     return SQL(" AND ").join(parts)
 
 
+def attach(parent: Identifier, leaf: Leaf) -> Composed:
+    bounds = for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
+    return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, Identifier(leaf.schema, leaf.name), bounds)
+
+
+def detach(parent: Identifier, leaf: Leaf) -> Composed:
+    return SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, Identifier(leaf.schema, leaf.name))
+
+
 def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
     """The CHECK that lets every later ATTACH skip its scan; VALIDATE reads the leaf without blocking writers."""
     assert leaf.range is not None

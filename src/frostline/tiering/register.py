@@ -131,7 +131,7 @@ def _statements(
     table: Table, id_: int, hot: str, before: str | None, seam: Bound | None, constraints: list[tuple[str, str, str]]
 ) -> list[Composed]:
     parent, hot_table = Identifier(table.schema, table.name), Identifier(table.schema, hot)
-    detach = [SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, _leaf(leaf)) for leaf in table.leaves]
+    detach = [ddl.detach(parent, leaf) for leaf in table.leaves]
     drop = [SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(parent, Identifier(name)) for name, _, _ in constraints]
     create = SQL(
         "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE"
@@ -144,7 +144,7 @@ def _statements(
             SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(hot_table, Identifier(name), SQL(definition))
             for name, _, definition in constraints
         ),
-        *(_attach(hot_table, leaf) for leaf in table.leaves),
+        *(ddl.attach(hot_table, leaf) for leaf in table.leaves),
     ]
     foreign = (
         [ddl.foreign_partition(table, (table.schema, before), f"table {id_}", Range(None, seam))] if before else []
@@ -193,12 +193,3 @@ def _lake_name(connection: Connection, table: Table, id_: int) -> tuple[str, str
     if (namespace, name) != (table.schema, table.name) or (namespace.casefold(), name.casefold()) in taken:
         name = f"{name}_{id_}"
     return namespace, name
-
-
-def _leaf(leaf: Leaf) -> Identifier:
-    return Identifier(leaf.schema, leaf.name)
-
-
-def _attach(hot: Identifier, leaf: Leaf) -> Composed:
-    bounds = ddl.for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
-    return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(hot, _leaf(leaf), bounds)

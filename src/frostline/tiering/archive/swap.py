@@ -10,6 +10,7 @@ from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
 from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
+from frostline.model.tables import Leaf
 from frostline.tiering import ddl
 from frostline.tiering.archive import capture
 from frostline.tiering.archive.plan import check_values
@@ -17,13 +18,14 @@ from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import with_short_locks
 
 _GONE = "!frostline archived"
+IDENTITY_IN_PARTITIONS = 170000
 
 
 def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:
     """Readers see the leaf before and the lake after; seam and snapshot move in the same transaction."""
 
     def work() -> None:
-        for statement in _statements(operation):
+        for statement in _statements(operation, _to_move(connection, operation)):
             connection.execute(statement)
         # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
         check_values(connection, operation.managed, SQL("{}").format(Identifier(*operation.managed.delta)))
@@ -54,7 +56,19 @@ def drop_leftovers(connection: Connection, managed: Managed) -> list[str]:
     return [leaf for _, _, leaf in rows]
 
 
-def _statements(operation: Operation) -> list[Composed]:
+def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
+    """The leaves that must leave the hot partition while it is re-attached.
+
+    Since 17 partitions share the parent's identity. ATTACH gives it to the hot partition but not to leaves under it,
+    and the next DETACH then fails on the leaves: "column ... is not an identity column".
+    """
+    table = operation.managed.table
+    if connection.info.server_version < IDENTITY_IN_PARTITIONS or not any(column.identity for column in table.columns):
+        return []
+    return [leaf for leaf in table.leaves if leaf != operation.leaf]
+
+
+def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
     managed, leaf = operation.managed, operation.leaf
     table = managed.table
     parent, hot = Identifier(table.schema, table.name), Identifier(*managed.hot)
@@ -62,8 +76,9 @@ def _statements(operation: Operation) -> list[Composed]:
     return [
         # All locks first, from the top down as every statement on the table takes them.
         SQL("LOCK TABLE ONLY {}, ONLY {}, ONLY {} IN ACCESS EXCLUSIVE MODE").format(parent, hot, old),
-        SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, hot),
         SQL("ALTER TABLE {} DETACH PARTITION {}").format(hot, old),
+        *(ddl.detach(hot, other) for other in moved),
+        SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, hot),
         *capture.drop_triggers(leaf),
         SQL("ALTER TABLE {} RENAME TO {}").format(old, Identifier(operation.parked)),
         SQL("ALTER TABLE {} SET SCHEMA {}").format(Identifier(leaf.schema, operation.parked), Identifier(delta.SCHEMA)),
@@ -77,6 +92,7 @@ def _statements(operation: Operation) -> list[Composed]:
         SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(
             parent, hot, ddl.for_values(Range(operation.range.upper, None))
         ),
+        *(ddl.attach(hot, other) for other in moved),
     ]
 
 
