@@ -54,6 +54,14 @@ class Canceller:
         if self._requested:
             raise QueryError("canceling statement due to user request", sqlstate="57014")
 
+    def cancel_once(self) -> None:
+        """Interrupt what is running without waiting for it to end."""
+        with self._lock:
+            self._requested = self._busy
+            interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt()
+
     def cancel(self) -> None:
         """Interrupt the statement that is running, if one is."""
         with self._lock:

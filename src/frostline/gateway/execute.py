@@ -16,6 +16,7 @@ from frostline.gateway.scan import cold_rows
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
 from frostline.gateway.translate import Parameters, parse, translate
 from frostline.gateway.view import View
+from frostline.gateway.wire.messages import Field
 
 ENDS = ("rollback", "abort", "commit", "end")
 
@@ -36,6 +37,7 @@ class Executor:
     def __init__(self, view: View) -> None:
         self.view = view
         self.transaction = Transaction()
+        self.prepared: dict[str, str] = {}
         self._kinds: dict[str, Callable[[str, list[Token], Parameters], Result]] = {
             "set": lambda *_: Result("SET"),
             "reset": lambda *_: Result("RESET"),
@@ -51,6 +53,7 @@ class Executor:
             "fetch": self._fetch,
             "move": self._move,
             "close": self._close,
+            "deallocate": self._deallocate,
             "select": self._select,
             "update": self._write,
             "delete": self._write,
@@ -75,6 +78,16 @@ class Executor:
             )
         return kind(text, tokens, parameters)
 
+    def describe(self, text: str, parameters: Parameters) -> tuple[Sequence[Field] | None, Result | None]:
+        """The columns a statement returns; a SELECT's are known by opening it, so its result comes along."""
+        tokens = lexer.tokens(text)
+        if tokens and tokens[0].word("select"):
+            result = self.run(text, parameters)
+            return (result.rows.fields if result.rows is not None else None), result
+        if tokens and tokens[0].word("fetch"):
+            return self.transaction.cursor(tokens[-1].text).fields, None
+        return writes.returned(text, tokens), None
+
     def settle(self) -> None:
         """After a statement outside a transaction block nothing is kept."""
         if self.transaction.status == IDLE:
@@ -97,7 +110,7 @@ class Executor:
         self.view.end()
         return Result(tag)
 
-    def _rollback(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+    def _rollback(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
         if len(tokens) > 1 and any(token.word("to") for token in tokens[1:3]):
             self.transaction.rollback_to(tokens[-1].text)
         else:
@@ -144,6 +157,14 @@ class Executor:
     def _close(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
         self.transaction.close(None if tokens[-1].word("all") else tokens[-1].text)
         return Result("CLOSE CURSOR")
+
+    def _deallocate(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+        if tokens[-1].word("all"):
+            self.prepared.clear()
+            return Result("DEALLOCATE ALL")
+        if self.prepared.pop(tokens[-1].text, None) is None:
+            raise QueryError(f'prepared statement "{tokens[-1].text}" does not exist', sqlstate="26000")
+        return Result("DEALLOCATE")
 
     def _select(self, text: str, _tokens: list[Token], parameters: Parameters) -> Result:
         return Result("SELECT {}", self.rows(text, parameters))

@@ -36,7 +36,13 @@ def evaluate(
         name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed)
         changes.append((reference.start, reference.end, f'pg_temp."{name}"'))
     changes += _locks(tokens)
-    return PostgresRows(view.backing, lexer.splice(text, changes), parameters)
+    return PostgresRows(view.backing, lexer.splice(text, changes), _typed(tokens, parameters))
+
+
+def _typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | None]:
+    """Postgres wants a type for every parameter; one that is not mentioned (any more) gets a number's."""
+    mentioned = {token.text for token in tokens if token.kind == "parameter"}
+    return [value if f"${number}" in mentioned else 0 for number, value in enumerate(parameters, 1)]
 
 
 def _narrowed(text: str, table: ColdTable, parameters: Parameters) -> Filter:
@@ -54,7 +60,7 @@ def _locks(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
 
 def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColumn]:
     """Every column that could be meant by a name in the text, all of them for a whole row."""
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in itertools.pairwise(tokens):
         if token.text == "*" and (before.text in (".", ",") or before.word("select")):
             return frozenset(table.columns.values())
     names = {token.text for token in tokens if token.kind in ("word", "quoted")}

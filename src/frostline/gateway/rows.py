@@ -124,7 +124,7 @@ class LakeRows(Rows):
 class PostgresRows(Rows):
     """Rows of a statement Postgres evaluates on the backing connection, through a cursor there."""
 
-    def __init__(self, backing: Backing, statement: str, parameters: Sequence[str | None]) -> None:
+    def __init__(self, backing: Backing, statement: str, parameters: Sequence[str | int | None]) -> None:
         self._backing = backing
         self._statement = statement
         self._parameters = parameters

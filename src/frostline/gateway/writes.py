@@ -35,8 +35,7 @@ def pushed(text: str, tokens: Sequence[Token]) -> Write | None:
         return None
     sources = f"{target}, {others}" if others else target
     count = f"SELECT count(*) FROM {sources}" + (f" WHERE {where}" if where else "")
-    returning = spans.get("returning")
-    return Write(verb, count, None if returning is None else _outputs(returning))
+    return Write(verb, count, returned(text, tokens))
 
 
 def _clauses(text: str, tokens: Sequence[Token]) -> dict[str, str]:
@@ -45,6 +44,12 @@ def _clauses(text: str, tokens: Sequence[Token]) -> dict[str, str]:
     marks = [token for token in tokens if token.depth == 0 and token.word(*words)]
     ends = [*(token.start for token in marks[1:]), len(text)]
     return {mark.text: text[mark.end : end].strip() for mark, end in zip(marks, ends, strict=True)}
+
+
+def returned(text: str, tokens: Sequence[Token]) -> tuple[Field, ...] | None:
+    """The columns of a RETURNING clause, None without one."""
+    at = lexer.clause(tokens, "returning")
+    return None if at is None else _outputs(text[tokens[at].end :])
 
 
 def _outputs(returning: str) -> tuple[Field, ...]:

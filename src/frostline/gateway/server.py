@@ -1,0 +1,219 @@
+"""The gateway as a process: listen, publish the address, serve sessions in threads, drain on a signal."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from frostline.config import Settings
+from frostline.errors import FrostlineError, QueryError, StackError
+from frostline.gateway import startup
+from frostline.gateway.backing import Backing
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.control import Control
+from frostline.gateway.execute import Executor
+from frostline.gateway.session import Session, error_response
+from frostline.gateway.view import View
+from frostline.gateway.wire.stream import Disconnected, Stream
+from frostline.lake.engine import open_engine
+
+log = logging.getLogger(__name__)
+
+STARTUP_SECONDS = 30  # a client that says nothing is let go
+DRAIN_SECONDS = 5.0
+_TERMINATED = QueryError("terminating connection: the gateway is shutting down", sqlstate="57P01")
+
+
+def serve(settings: Settings, *, ready: Callable[[str, int], None]) -> None:
+    """Run until SIGTERM or SIGINT, then drain."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    gateway = Gateway(settings)
+    gateway.start()
+    try:
+        ready(gateway.host, gateway.port)
+        stop.wait()
+    finally:
+        gateway.stop()
+
+
+@dataclass
+class Client:
+    """A connected client and the thread that serves it."""
+
+    pid: int
+    secret: int
+    sock: socket.socket
+    canceller: Canceller = field(default_factory=Canceller)
+    session: Session | None = None
+    thread: threading.Thread | None = None
+
+    def hang_up(self) -> None:
+        """Let the session's next read find the end."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RD)
+
+
+class Gateway:
+    """One listening gateway."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._dsn = settings.dsn.get_secret_value()
+        self._control = Control(self._dsn)
+        self._clients: dict[int, Client] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+        self.host = settings.gateway.host or settings.gateway.listen
+        self.port = 0
+
+    def start(self) -> None:
+        """Check the database, open DuckDB, listen, publish."""
+        self._control.installed()
+        self._spill = Path(tempfile.mkdtemp(prefix="frostline-gateway-"))
+        options = self._settings.gateway
+        self._engine = open_engine(memory=options.memory, threads=options.threads, directory=self._spill)
+        self._listener = _listen(options.listen, options.port)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, name="gateway accept", daemon=True).start()
+        self._control.publish(self.host, self.port)
+        log.info("gateway listens on %s port %s", options.listen, self.port)
+
+    def stop(self, grace: float = DRAIN_SECONDS) -> None:
+        """No new sessions; open transactions get `grace` seconds, then they are ended."""
+        self._stopping = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._drain(grace)
+        for client in self._current():
+            client.canceller.cancel_once()
+            client.hang_up()
+        self._join(2.0)
+        for client in self._current():
+            client.sock.close()
+        self._control.close()
+        self._engine.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+        log.info("gateway stopped")
+
+    def _drain(self, grace: float) -> None:
+        end = time.monotonic() + grace
+        while (clients := self._current()) and time.monotonic() < end:
+            for client in clients:
+                if client.session is None or client.session.idle:
+                    client.hang_up()
+            self._join(0.05)
+
+    def _join(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        for client in self._current():
+            if client.thread is not None:
+                client.thread.join(max(0.0, end - time.monotonic()))
+
+    def _current(self) -> list[Client]:
+        with self._lock:
+            return list(self._clients.values())
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                if self._stopping:
+                    return
+                time.sleep(0.05)  # out of file descriptors, say: others go on
+                continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            threading.Thread(target=self._connected, args=(sock,), name="gateway session", daemon=True).start()
+
+    def _connected(self, sock: socket.socket) -> None:
+        stream = Stream(sock)
+        try:
+            sock.settimeout(STARTUP_SECONDS)
+            request = startup.read_request(stream)
+            if isinstance(request, startup.CancelRequest):
+                self._cancel(request)
+            else:
+                self._welcome(stream, request)
+        except Disconnected:
+            self._farewell(stream)
+        except FrostlineError as error:
+            _send_fatal(stream, error)
+        except Exception as error:
+            log.exception("a session failed")
+            _send_fatal(stream, error)
+        finally:
+            sock.close()
+
+    def _welcome(self, stream: Stream, parameters: dict[str, str]) -> None:
+        client = self._enter(stream.sock)
+        try:
+            version = startup.admit(stream, parameters, self._control)
+            stream.write(startup.greeting(version, parameters, client.pid, client.secret))
+            stream.sock.settimeout(None)
+            backing = Backing(self._dsn, client.canceller)
+            executor = Executor(View(self._engine, backing, client.canceller))
+            client.session = Session(stream, executor, client.canceller)
+            try:
+                client.session.serve()
+            finally:
+                executor.end()
+        finally:
+            with self._lock:
+                del self._clients[client.pid]
+
+    def _enter(self, sock: socket.socket) -> Client:
+        """A place among the sessions, with a number and a secret for cancel requests."""
+        with self._lock:
+            if self._stopping:
+                raise _TERMINATED
+            if len(self._clients) >= self._settings.gateway.max_sessions:
+                raise QueryError(
+                    "sorry, too many clients already",
+                    hint="raise gateway.max_sessions",
+                    sqlstate="53300",
+                )
+            pid = next(n for n in iter(lambda: secrets.randbelow(2**31 - 1) + 1, 0) if n not in self._clients)
+            client = Client(pid, secrets.randbits(32), sock, thread=threading.current_thread())
+            self._clients[pid] = client
+            return client
+
+    def _cancel(self, request: startup.CancelRequest) -> None:
+        with self._lock:
+            client = self._clients.get(request.pid)
+        if client is not None and secrets.compare_digest(str(client.secret), str(request.secret)):
+            client.canceller.cancel()
+
+    def _farewell(self, stream: Stream) -> None:
+        if self._stopping:
+            _send_fatal(stream, _TERMINATED)
+
+
+def _send_fatal(stream: Stream, error: Exception) -> None:
+    with contextlib.suppress(Disconnected, OSError):
+        stream.write(error_response(error, "FATAL"))
+        stream.flush()
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, port), family=family, backlog=128)
+    except OSError as error:
+        raise StackError(
+            f"the gateway cannot listen on {address} port {port}: {error.strerror or error}",
+            hint="stop what uses that port, or set gateway.port (0: any free one)",
+        ) from None

@@ -1,0 +1,223 @@
+"""One client's session: the protocol on one side, the executor on the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from frostline.errors import FrostlineError, QueryError
+from frostline.gateway import lexer
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.execute import Executor, Result
+from frostline.gateway.transaction import IDLE
+from frostline.gateway.wire import messages
+from frostline.gateway.wire.stream import Disconnected, ProtocolError, Stream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Portal:
+    """A statement with its parameters; its result once it has been described or executed."""
+
+    sql: str
+    parameters: tuple[str | None, ...]
+    result: Result | None = None
+
+
+class Session:
+    """Serves messages until the client leaves or breaks the protocol."""
+
+    def __init__(self, stream: Stream, executor: Executor, canceller: Canceller) -> None:
+        self.stream = stream
+        self.executor = executor
+        self.canceller = canceller
+        self._portals: dict[str, Portal] = {}
+        self._skipping = False  # after an error, until Sync
+        self._handlers: dict[bytes, Callable[[bytes], None]] = {
+            b"P": self._parse,
+            b"B": self._bind,
+            b"D": self._describe,
+            b"E": self._execute,
+            b"C": self._close,
+            b"H": lambda _: self.stream.flush(),
+        }
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is open: ending the session now loses no work."""
+        return self.executor.transaction.status == IDLE
+
+    def serve(self) -> None:
+        self._ready()
+        while True:
+            kind, body = self.stream.read()
+            if kind == b"X":
+                return
+            with self.canceller.statement():
+                self._handle(kind, body)
+
+    def _handle(self, kind: bytes, body: bytes) -> None:
+        if kind == b"Q":
+            self._skipping = False
+            self._guard(self._query, body)
+            self._settle()
+        elif kind == b"S":
+            self._skipping = False
+            self._settle()
+        elif kind in self._handlers:
+            if not self._skipping:
+                self._skipping = not self._guard(self._handlers[kind], body)
+        else:
+            raise ProtocolError(f"invalid message {kind!r}")
+
+    def _guard(self, handler: Callable[[bytes], None], body: bytes) -> bool:
+        """Run a handler; a failed statement is answered, a broken protocol ends the session."""
+        try:
+            handler(body)
+        except (ProtocolError, Disconnected):
+            raise
+        except (FrostlineError, psycopg.Error) as error:
+            self._failed(error)
+            return False
+        except Exception as error:
+            log.exception("a statement failed unexpectedly")
+            self._failed(error)
+            return False
+        return True
+
+    def _failed(self, error: Exception) -> None:
+        self.executor.transaction.fail()
+        self.stream.write(error_response(error))
+
+    def _settle(self) -> None:
+        """The end of a simple query or of a pipeline: an implicit transaction ends here."""
+        if self.idle:
+            for name in list(self._portals):
+                self._drop(name)
+        self.executor.settle()
+        self._ready()
+
+    def _drop(self, portal: str) -> None:
+        found = self._portals.pop(portal, None)
+        if found is not None and found.result is not None and found.result.rows is not None and not found.result.keep:
+            found.result.rows.close()
+
+    def _ready(self) -> None:
+        self.stream.write(messages.ready(self.executor.transaction.status))
+        self.stream.flush()
+
+    def _query(self, body: bytes) -> None:
+        statements = lexer.split(messages.Body(body).string())
+        if not statements:
+            self.stream.write(messages.EMPTY_QUERY)
+        for statement in statements:
+            result = self.executor.run(statement)
+            if result.rows is not None:
+                self.stream.write(messages.row_description(result.rows.fields))
+            self._send(result, None)
+
+    def _parse(self, body: bytes) -> None:
+        found = messages.parse(body)
+        if len(lexer.split(found.sql)) > 1:
+            raise QueryError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
+        if found.name and found.name in self.executor.prepared:
+            raise QueryError(f'prepared statement "{found.name}" already exists', sqlstate="42P05")
+        self.executor.prepared[found.name] = found.sql
+        self.stream.write(messages.PARSE_COMPLETE)
+
+    def _bind(self, body: bytes) -> None:
+        found = messages.bind(body)
+        if 1 in found.result_formats or 1 in found.parameter_formats:
+            raise QueryError("the gateway speaks the text format only", sqlstate="0A000")
+        try:
+            values = tuple(None if value is None else value.decode() for value in found.values)
+        except UnicodeDecodeError:
+            raise QueryError("a parameter is not UTF-8", sqlstate="22021") from None
+        self._drop(found.portal)
+        self._portals[found.portal] = Portal(self._statement(found.statement), values)
+        self.stream.write(messages.BIND_COMPLETE)
+
+    def _describe(self, body: bytes) -> None:
+        found = messages.Body(body)
+        what, name = found.take(1), found.string()
+        if what == b"S":
+            text = self._statement(name)
+            numbers = [int(token.text[1:]) for token in lexer.tokens(text) if token.kind == "parameter"]
+            count = max(numbers, default=0)
+            self.stream.write(messages.parameter_description([messages.TEXT_OID] * count))
+            fields, result = self.executor.describe(text, (None,) * count)
+            if result is not None and result.rows is not None:
+                result.rows.close()
+        else:
+            portal = self._portal(name)
+            fields, portal.result = self.executor.describe(portal.sql, portal.parameters)
+        self.stream.write(messages.NO_DATA if fields is None else messages.row_description(fields))
+
+    def _execute(self, body: bytes) -> None:
+        found = messages.Body(body)
+        portal, limit = self._portal(found.string()), found.int32()
+        if not portal.sql.strip():
+            self.stream.write(messages.EMPTY_QUERY)
+            return
+        if portal.result is None:
+            portal.result = self.executor.run(portal.sql, portal.parameters)
+        self._send(portal.result, limit or None)
+
+    def _send(self, result: Result, limit: int | None) -> None:
+        """The rows as they come, then the tag; a limited Execute may be continued."""
+        sent = 0
+        if result.rows is not None:
+            wanted = min((n for n in (result.wanted, limit) if n is not None), default=None)
+            for piece, count in result.rows.take(wanted):
+                self.stream.write(piece)
+                self.canceller.check()
+                sent += count
+            if limit is not None and sent == limit and result.wanted != limit:
+                self.stream.write(messages.PORTAL_SUSPENDED)
+                return
+            if not result.keep:
+                result.rows.close()
+        self.stream.write(messages.complete(result.tag.format(sent)))
+
+    def _close(self, body: bytes) -> None:
+        found = messages.Body(body)
+        what, name = found.take(1), found.string()
+        if what == b"S":
+            self.executor.prepared.pop(name, None)
+        else:
+            self._drop(name)
+        self.stream.write(messages.CLOSE_COMPLETE)
+
+    def _statement(self, name: str) -> str:
+        try:
+            return self.executor.prepared[name]
+        except KeyError:
+            raise QueryError(f'prepared statement "{name}" does not exist', sqlstate="26000") from None
+
+    def _portal(self, name: str) -> Portal:
+        try:
+            return self._portals[name]
+        except KeyError:
+            raise QueryError(f'portal "{name}" does not exist', sqlstate="34000") from None
+
+
+def error_response(error: Exception, severity: str = "ERROR") -> bytes:
+    """What a client is told: our own errors and Postgres's in full, anything else in one line."""
+    if isinstance(error, FrostlineError):
+        return messages.error(severity, error.sqlstate, error.message, error.detail, error.hint)
+    if isinstance(error, psycopg.Error) and error.diag.sqlstate:
+        diag = error.diag
+        primary = diag.message_primary or str(error)
+        return messages.error(severity, error.diag.sqlstate, primary, diag.message_detail, diag.message_hint)
+    if isinstance(error, psycopg.OperationalError):
+        return messages.error(severity, "08006", f"the gateway lost its connection to Postgres: {_line(error)}")
+    return messages.error(severity, "XX000", f"the gateway failed: {_line(error)}")
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
