@@ -106,7 +106,17 @@ def postgres15() -> Iterator[str]:
             null = subprocess.DEVNULL
             subprocess.run(command, cwd=base, check=True, stdin=null, stdout=null, **user.run_as(account))
 
-        run("initdb", "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={base / 'password'}", "-E", "UTF8", "--locale=C")
+        run(
+            "initdb",
+            "-U",
+            "postgres",
+            "-A",
+            "scram-sha-256",
+            f"--pwfile={base / 'password'}",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        )
         run("pg_ctl", "start", "-w", "-l", str(base / "log"), "-o", options)
         try:
             yield f"postgresql://postgres:fifteen@127.0.0.1:{port}/postgres"

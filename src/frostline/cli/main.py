@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import settings, stack
+from frostline.cli import demo, settings, stack, tables
 from frostline.cli.common import Options, clear_errors
 
 
@@ -51,8 +50,8 @@ def options(
     context.obj = Options({"dsn": dsn, "local.dir": directory})
 
 
-settings.add_to(app)
+# In the order of the help.
+demo.add_to(app)
+tables.add_to(app)
 stack.add_to(app)
-for name in ("tables", "demo"):
-    if find_spec(f"frostline.cli.{name}"):
-        __import__(f"frostline.cli.{name}", fromlist=["add_to"]).add_to(app)
+settings.add_to(app)

@@ -7,6 +7,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ CONFIGURATION = {
 }
 START_SECONDS = 60
 STOP_SECONDS = 60
-# After the postmaster was killed its backends need a moment to notice and let go of the shared memory.
+# After the postmaster was killed its backends need a moment to notice.
 ORPHANS_SECONDS = 10
 ORPHANED_START_SECONDS = 1
 
@@ -96,25 +97,19 @@ class Server:
 
     def start(self, port: int) -> Running:
         """Start on this port and wait until it answers."""
-        self._forget_recycled_pid()
+        self._forget_stale_pid()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.touch(mode=0o600)
         self._own(self.log)
-        deadline = time.monotonic() + ORPHANS_SECONDS
-        while True:
-            before = self.log.stat().st_size
-            said = self._try_start(port)
-            running = self.running()
-            if running is not None and said is None:
-                return running
-            logged = processes.tail(self.log, before)
-            if "pre-existing shared memory block" not in logged or time.monotonic() > deadline:
-                break
-            time.sleep(processes.POLL_SECONDS)
+        before = self.log.stat().st_size
+        said = self._try_start(port)
+        running = self.running()
+        if running is not None and said is None:
+            return running
         self.stop()
         raise StackError(
             f"Postgres did not start on port {port}; its data in {self.data} is kept",
-            detail=logged or said,
+            detail=processes.tail(self.log, before) or said,
             hint=f"the whole log is {self.log}",
         )
 
@@ -155,11 +150,23 @@ class Server:
         except (OSError, ValueError, IndexError):
             return 0, 0, datetime.fromtimestamp(0, UTC)
 
-    def _forget_recycled_pid(self) -> None:
-        """Postgres refuses to start while any process of its user has the pid in its stale pid file."""
-        pid, _, _ = self._pid_file()
-        if pid and processes.Process.of(pid) and "postgres" not in processes.command_line(pid):
-            (self.data / "postmaster.pid").unlink()
+    def _forget_stale_pid(self) -> None:
+        """Postgres refuses to start while the pid in its stale pid file is anybody's, or a zombie's.
+
+        The file guards the data against two servers at once, so it goes only when nobody works there.
+        """
+        file = self.data / "postmaster.pid"
+        if not file.exists() or self.running() is not None:
+            return
+        if sys.platform == "linux":
+            deadline = time.monotonic() + ORPHANS_SECONDS
+            while processes.works_in(self.data):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(processes.POLL_SECONDS)
+            file.unlink()
+        elif "postgres" not in processes.command_line(self._pid_file()[0]):
+            file.unlink()
 
     def _run(self, *command: str, what: str) -> None:
         done = self._call(*command)

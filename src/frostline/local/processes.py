@@ -98,6 +98,15 @@ def command_line(pid: int) -> str:
     return _ps(pid, "command")
 
 
+def works_in(directory: Path) -> bool:
+    """Whether any process that we may look at has this working directory, as every process of a Postgres has. Linux."""
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == directory:
+                return True
+    return False
+
+
 def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Replace a small private file in one step: a reader sees the old content or the new, never half."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
@@ -62,7 +61,7 @@ class Stack:
 
     @property
     def complete(self) -> bool:
-        return len(self.services) == (1 if self.external or find_spec("frostline.gateway.server") is None else 2)
+        return len(self.services) == (1 if self.external else 2)
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ def _create_database(record: Record) -> None:
 
 
 def _start_gateway(settings: Settings, directory: Path, record: Record, report: Report) -> None:
-    if gateway_process.running(directory) is not None or find_spec("frostline.gateway.server") is None:
+    if gateway_process.running(directory) is not None:
         return
     listen = settings.gateway.listen
     port = choose_port("the gateway", "gateway.port", settings.gateway.port, record.gateway_port, report, listen)
