@@ -20,19 +20,26 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_session(settings: Settings, jars: Sequence[Path]) -> Iterator[SparkSession]:
-    """A session for as long as the block lasts; the JVM's own chatter goes to logs/spark.log."""
+    """A session on this database's lake for as long as the block lasts."""
+    session = start(settings, jars)
+    try:
+        yield for_database(session, settings)
+    finally:
+        stop(session)
+
+
+def for_database(session: SparkSession, settings: Settings) -> SparkSession:
+    """A session of its own in the same JVM: Spark remembers catalogs per session."""
+    own = session.newSession()
+    for key, value in _catalog(settings).items():
+        own.conf.set(key, value)
+    return own
+
+
+def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
+    """Start Spark; the JVM's own chatter goes to logs/spark.log and logs/spark-jvm.log."""
     log = (settings.local.dir / "logs").absolute()
     log.mkdir(parents=True, exist_ok=True)
-    session = _start(settings, jars, log)
-    try:
-        for key, value in _catalog(settings).items():
-            session.conf.set(key, value)
-        yield session
-    finally:
-        _stop(session)
-
-
-def _start(settings: Settings, jars: Sequence[Path], log: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -62,7 +69,7 @@ def _start(settings: Settings, jars: Sequence[Path], log: Path) -> SparkSession:
                 ) from error
 
 
-def _stop(session: SparkSession) -> None:
+def stop(session: SparkSession) -> None:
     """Stop Spark and its JVM: PySpark would leave the JVM until this process ends."""
     from pyspark import SparkContext
 

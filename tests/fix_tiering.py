@@ -1,0 +1,123 @@
+"""A database with the registry, a gateway of its own and Spark: everything a tiered table needs, on 18 and on 15."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+
+from frostline import config
+from frostline.catalog.database import connect
+from frostline.catalog.install import install
+from frostline.config import Settings
+from frostline.gateway.server import Gateway
+from frostline.local import artifacts
+from frostline.pipeline import session
+from frostline.report import Report, Silent
+from frostline.tiering import register
+from frostline.tiering.archive.run import Archived, archive
+
+
+@dataclass
+class World:
+    """One database, its gateway and its lake."""
+
+    settings: Settings
+    spark: SparkSession
+    gateway: Gateway
+    connections: list[psycopg.Connection[Any]] = field(default_factory=list)
+
+    @property
+    def dsn(self) -> str:
+        return self.settings.dsn.get_secret_value()
+
+    def connect(self, **options: Any) -> psycopg.Connection[Any]:
+        """A plain client's connection, closed with the world."""
+        connection: psycopg.Connection[Any] = psycopg.connect(self.dsn, **{"autocommit": True, **options})
+        self.connections.append(connection)
+        return connection
+
+    def run(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def register(self, table: str, hot: str = "3 months") -> None:
+        with connect(self.dsn) as connection:
+            register.register(connection, table, hot)
+
+    def archive(self, table: str) -> list[Archived]:
+        return archive(self.settings, table, Silent(), self.spark_here)
+
+    def spark_here(self) -> AbstractContextManager[SparkSession]:
+        return nullcontext(session.for_database(self.spark, self.settings))
+
+    def restart_gateway(self) -> None:
+        self.gateway = Gateway(self.settings)
+        self.gateway.start()
+
+
+@pytest.fixture(scope="session")
+def spark(settings: Settings, report: Report) -> Iterator[SparkSession]:
+    """One JVM for the whole run."""
+    started = session.start(settings, artifacts.fetch(settings, report=report).jars)
+    yield started
+    session.stop(started)
+
+
+@contextmanager
+def _world(server: str, spark: SparkSession, directory: Path) -> Iterator[World]:
+    name = f"world_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    dsn = make_conninfo(server, dbname=name)
+    install(dsn)
+    loaded = config.load({"dsn": dsn, "local.dir": str(directory), "lake.warehouse": str(directory / "lake")}).settings
+    world = World(loaded, spark, Gateway(loaded))
+    world.gateway.start()
+    yield world
+    for client in world.connections:
+        client.close()
+    world.gateway.stop(grace=0)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def world(dsn: str, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    """A fresh database on the embedded Postgres 18."""
+    with _world(dsn, spark, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=["18", "15"])
+def any_world(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    """The same on 18 and on Debian's 15 (skipped where that is not installed)."""
+    server = request.getfixturevalue("dsn" if request.param == "18" else "postgres15")
+    with _world(server, spark, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def as_role(world: World) -> Iterator[World]:
+    """`world`, but everything of ours runs as a role with no more than the documented grants."""
+    name = f"keeper_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(world.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'keeper'").format(sql.Identifier(name)))
+    settings = world.settings.model_copy(
+        update={"dsn": SecretStr(make_conninfo(world.dsn, user=name, password="keeper"))}
+    )
+    yield World(settings, world.spark, world.gateway)
+    with psycopg.connect(world.dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
