@@ -178,7 +178,7 @@ class Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
         with tempfile.TemporaryFile("w+") as output:
             # Not a pipe: the postmaster inherits it, and reading it to its end would wait for the postmaster's.
-            done = subprocess.run(
+            with subprocess.Popen(
                 [self.home / "bin" / program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -186,11 +186,17 @@ class Server:
                 cwd=self.data.parent,
                 env=environment,
                 start_new_session=True,
-                check=False,
                 **user.run_as(self.account),
-            )
+            ) as child:
+                try:
+                    code = child.wait()
+                except BaseException:
+                    # Its whole group: an initdb killed alone leaves a bootstrapping server that goes on writing.
+                    if child.poll() is None:
+                        os.killpg(child.pid, signal.SIGKILL)
+                    raise
             output.seek(0)
-            return subprocess.CompletedProcess(done.args, done.returncode, output.read())
+            return subprocess.CompletedProcess(child.args, code, output.read())
 
     def _own(self, *paths: Path) -> None:
         if self.account is not None:

@@ -285,16 +285,25 @@ def test_two_ups_at_once_make_one_stack(own: Settings) -> None:
     assert found.complete
 
 
-@pytest.mark.parametrize("moment", ["postgres/new-*", "postgres/data/postmaster.pid", "run/gateway.json"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_up_leaves_nothing_running(own: Settings, report: Report, moment: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("postgres/new-*/data/base", signal.SIGINT),
+        ("postgres/data/postmaster.pid", signal.SIGINT),
+        ("run/gateway.json", signal.SIGINT),
+        ("postgres/new-*/data/base", signal.SIGTERM),
+    ],
+)
+def test_an_interrupted_up_leaves_nothing_running(
+    own: Settings, report: Report, moment: str, number: signal.Signals
+) -> None:
     with subprocess.Popen(
         command("--dir", str(own.local.dir), "up"), stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
         wait_until(lambda: list(own.local.dir.glob(moment)))
         os.killpg(run.pid, number)
         said = run.communicate(timeout=60)[1]
-    assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[signal.Signals(number)], said
+    assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
     assert "Traceback" not in said
     assert stack.state(own) is None
     assert (

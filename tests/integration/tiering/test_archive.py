@@ -64,7 +64,7 @@ INSERT INTO public.events SELECT i, timestamptz '2020-01-01' + i * interval '1 h
 
 
 def rows(world: World, table: str) -> list[tuple[Any, ...]]:
-    return world.run(f"SELECT r.id, r::text FROM {table} r ORDER BY id")
+    return world.run(f"SELECT r.id, r::text FROM {table} r ORDER BY 1, 2")
 
 
 def test_every_type_reads_back_exactly_from_the_lake(any_world: World) -> None:
