@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -153,10 +154,12 @@ def masked(value: object) -> str:
 
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
+    # libpq takes a password among the parameters too.
+    parts = parts._replace(query=re.sub(r"(password=)[^&]*", r"\1********", parts.query))
     user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
-    if not colon:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{user}:********@{parts.netloc.rpartition('@')[2]}"))
+    if colon:
+        parts = parts._replace(netloc=f"{user}:********@{parts.netloc.rpartition('@')[2]}")
+    return urlunsplit(parts)
 
 
 def _file(directory: Path, environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
