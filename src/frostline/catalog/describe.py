@@ -87,11 +87,14 @@ def _position(leaf: Leaf) -> tuple[int, int]:
 def table(connection: Connection, oid: int, schema: str, name: str) -> Table:
     """A table RANGE-partitioned by one column; `tiering.refusals` has made sure it is one."""
     key = queries.row(connection, "partition_key", oid=oid)
+    owner = queries.row(connection, "owner", oid=oid)
     assert key is not None
+    assert owner is not None
     return Table(
         oid=oid,
         schema=schema,
         name=name,
+        owner=owner[0],
         columns=columns(connection, oid),
         key=key[2],
         key_type=key[3],

@@ -18,6 +18,7 @@ class Managed:
     id: int
     table: Table
     hot: tuple[str, str]
+    hot_oid: int
     delta: tuple[str, str]
     hot_for: str
     lake_namespace: str
@@ -56,6 +57,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
         id=id_,
         table=replace(table, primary_key=hot_table.primary_key, leaves=hot_table.leaves),
         hot=_name(connection, hot),
+        hot_oid=hot,
         delta=_name(connection, delta),
         hot_for=hot_for,
         lake_namespace=namespace,

@@ -47,6 +47,7 @@ class Table:
     oid: int
     schema: str
     name: str
+    owner: str
     columns: tuple[Column, ...]
     key: str  # the partition key's column
     key_type: str

@@ -48,9 +48,14 @@ def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
     ]
 
 
-def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, range_: Range) -> Composed:
+def owned_by(name: Identifier, table: Table) -> Composed:
+    """Whoever owns the table owns its partitions: its ALTER TABLE goes down to all of them."""
+    return SQL("ALTER TABLE {} OWNER TO {}").format(name, Identifier(table.owner))
+
+
+def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, range_: Range) -> list[Composed]:
     # PARTITION OF, because CREATE FOREIGN TABLE ... (LIKE ...) only exists since 18.
-    return SQL("CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {})").format(
+    create = SQL("CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {})").format(
         Identifier(*name),
         Identifier(table.schema, table.name),
         for_values(range_),
@@ -58,3 +63,4 @@ def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, r
         Literal(server_schema),
         Literal(str(range_)),
     )
+    return [create, owned_by(Identifier(*name), table)]

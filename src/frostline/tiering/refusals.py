@@ -118,6 +118,7 @@ _IN_THE_WAY = (
         "take it out of the subscription",
     ),
     ("foreign_owner", "it belongs to {}", "become a member of that role"),
+    ("closed_schema", "no partition can be created in its schema {}", "GRANT CREATE on that schema to this role"),
 )
 
 

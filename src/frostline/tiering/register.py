@@ -146,10 +146,8 @@ def _statements(
         ),
         *(ddl.attach(hot_table, leaf) for leaf in table.leaves),
     ]
-    foreign = (
-        [ddl.foreign_partition(table, (table.schema, before), f"table {id_}", Range(None, seam))] if before else []
-    )
-    return [*detach, *drop, create, *attach, *foreign, *delta.create(table, id_)]
+    foreign = ddl.foreign_partition(table, (table.schema, before), f"table {id_}", Range(None, seam)) if before else []
+    return [*detach, *drop, create, ddl.owned_by(hot_table, table), *attach, *foreign, *delta.create(table, id_)]
 
 
 def _swap(connection: Connection, plan: Plan) -> None:

@@ -10,6 +10,9 @@ SELECT n.nspname, c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %(oid)s;
 
+-- name: owner
+SELECT r.rolname FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = %(oid)s;
+
 -- name: columns
 -- Live columns with the base type under any domain.
 WITH RECURSIVE base AS (
@@ -135,6 +138,12 @@ SELECT srsubid::text FROM pg_subscription_rel WHERE srrelid = %(oid)s;
 -- name: foreign_owner
 -- The owner, when the role we are is not a member of it.
 SELECT relowner::regrole::text FROM pg_class WHERE oid = %(oid)s AND NOT pg_has_role(relowner, 'USAGE');
+
+-- name: closed_schema
+-- The table's schema, when we may not create relations in it.
+SELECT n.nspname
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = %(oid)s AND NOT has_schema_privilege(n.oid, 'CREATE');
 
 -- name: dependents
 -- Views and foreign keys that refer to one relation itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg.sql import SQL, Composed, Identifier
 
-from frostline.catalog import queries
+from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
@@ -25,6 +25,9 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
     """Readers see the leaf before and the lake after; seam and snapshot move in the same transaction."""
 
     def work() -> None:
+        # All locks first, from the top down as every statement on the table takes them.
+        names = (_parent(operation), Identifier(*operation.managed.hot), _leaf(operation))
+        connection.execute(SQL("LOCK TABLE ONLY {}, ONLY {}, ONLY {} IN ACCESS EXCLUSIVE MODE").format(*names))
         for statement in _statements(operation, _to_move(connection, operation)):
             connection.execute(statement)
         # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
@@ -65,17 +68,16 @@ def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
     table = operation.managed.table
     if connection.info.server_version < IDENTITY_IN_PARTITIONS or not any(column.identity for column in table.columns):
         return []
-    return [leaf for leaf in table.leaves if leaf != operation.leaf]
+    # Read again: someone may have created a partition since the run began.
+    return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
 
 
 def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
     managed, leaf = operation.managed, operation.leaf
     table = managed.table
-    parent, hot = Identifier(table.schema, table.name), Identifier(*managed.hot)
-    old, parked = Identifier(leaf.schema, leaf.name), Identifier(delta.SCHEMA, operation.parked)
+    parent, hot, old = _parent(operation), Identifier(*managed.hot), _leaf(operation)
+    parked = Identifier(delta.SCHEMA, operation.parked)
     return [
-        # All locks first, from the top down as every statement on the table takes them.
-        SQL("LOCK TABLE ONLY {}, ONLY {}, ONLY {} IN ACCESS EXCLUSIVE MODE").format(parent, hot, old),
         SQL("ALTER TABLE {} DETACH PARTITION {}").format(hot, old),
         *(ddl.detach(hot, other) for other in moved),
         SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, hot),
@@ -88,7 +90,7 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
             " FOR EACH STATEMENT EXECUTE FUNCTION {}()"
         ).format(Identifier(_GONE), parked, Identifier(delta.SCHEMA, delta.archived_name(managed.id))),
         SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(parked, Identifier(_GONE)),
-        ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.server_schema, operation.range),
+        *ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.server_schema, operation.range),
         SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(
             parent, hot, ddl.for_values(Range(operation.range.upper, None))
         ),
@@ -96,9 +98,17 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
     ]
 
 
+def _parent(operation: Operation) -> Identifier:
+    return Identifier(operation.managed.table.schema, operation.managed.table.name)
+
+
+def _leaf(operation: Operation) -> Identifier:
+    return Identifier(operation.leaf.schema, operation.leaf.name)
+
+
 def _copy_grants(connection: Connection, operation: Operation) -> None:
     """Grants on the partition itself go to the foreign table that takes its name."""
-    foreign = Identifier(operation.leaf.schema, operation.leaf.name)
+    foreign = _leaf(operation)
     for role, privilege, grantable in queries.rows(connection, "grants", oid=operation.leaf.oid):
         option = " WITH GRANT OPTION" if grantable else ""
         connection.execute(SQL(f"GRANT {privilege} ON {{}} TO {role}{option}").format(foreign))
@@ -118,7 +128,7 @@ def _record(connection: Connection, operation: Operation, snapshot: Snapshot) ->
             operation.managed.id,
             operation.range.lower.text if operation.range.lower else None,
             upper.text,
-            Identifier(operation.leaf.schema, operation.leaf.name).as_string(connection),
+            _leaf(operation).as_string(connection),
             snapshot.rows,
             snapshot.bytes,
             snapshot.files,
