@@ -119,5 +119,5 @@ def as_role(world: World) -> Iterator[World]:
     )
     yield World(settings, world.spark, world.gateway)
     with psycopg.connect(world.dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(name)))
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))

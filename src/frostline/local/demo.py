@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -275,7 +276,7 @@ def _what_next(demo: Demo, *, keep: bool) -> None:
         "It is all still running." if keep else "It is stopped; its data is kept. Start it again with `frostline up`."
     )
     default = config.LocalSettings.model_fields["dir"].default
-    where = "" if demo.settings.local.dir == default else f" --dir {demo.settings.local.dir}"
+    where = "" if demo.settings.local.dir == default else f" --dir {shlex.quote(str(demo.settings.local.dir))}"
     lines = [
         f"{state} Then try:",
         f"  frostline{where} psql -c '\\d+ demo.readings'",

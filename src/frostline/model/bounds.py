@@ -19,7 +19,7 @@ _MOMENT = re.compile(
     r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,6}))?)?"
     r"(?P<zone>\+00)?(?P<bc> BC)?"
 )
-_INFINITE = {"-infinity": -(2**63), "infinity": 2**63 - 1}
+_INFINITE = {"-infinity": -(2**127), "infinity": 2**127}  # beyond any year Postgres knows
 _PARTITION = re.compile(r"FOR VALUES FROM \((?P<lower>.+)\) TO \((?P<upper>.+)\)", re.S)
 _RANGE = re.compile(r"from (?P<lower>.+) to (?P<upper>.+)", re.S)
 

@@ -32,6 +32,8 @@ class Storage:
 _DAY_TEXT = "CASE WHEN {c} >= DATE '0001-01-01' THEN {v} ELSE replace({v}, ' (BC)', '') || ' BC' END"
 _MICROS = "(extract(epoch FROM {c}) * 1000000)::bigint"
 _INFINITE = "NOT isfinite({c})"
+# Microseconds since 1970 end here in 64 bits; Postgres counts from 2000 and goes on until 294276.
+_TOO_LATE = f"({_INFINITE} OR {{c}} >= '294247-01-01')"
 
 TEXT_FORM = Storage("text form", "string", export="{c}::text", text="{c}")
 _DECIMAL = Storage("numeric", "decimal", cannot_hold="{c} = 'NaN'")
@@ -61,7 +63,7 @@ NATIVE: dict[str, Storage] = {
         restore="CAST(timestamp_micros({c}) AS TIMESTAMP_NTZ)",
         load="make_timestamp(CAST({c} AS BIGINT))",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
-        cannot_hold=_INFINITE,
+        cannot_hold=_TOO_LATE,
     ),
     "timestamptz": Storage(
         "timestamp",
@@ -73,7 +75,7 @@ NATIVE: dict[str, Storage] = {
         text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' "
         "THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
         "ELSE replace(CAST(CAST({c} AS TIMESTAMP) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
-        cannot_hold=_INFINITE,
+        cannot_hold=_TOO_LATE,
     ),
     "uuid": Storage("uuid", "uuid", export="{c}::text", load="CAST({c} AS UUID)"),
     "bytea": Storage("bytea", "binary", text="'\\x' || lower(hex({c}))", load="unhex(substr({c}, 3))"),

@@ -44,7 +44,12 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     with resources.as_file(resources.files("frostline.pipeline") / "log4j2.properties") as logging:
-        java = f"-Dlog4j2.configurationFile={logging.as_uri()} -Dfrostline.log={log / 'spark.log'} -Duser.timezone=UTC"
+        options = {
+            "log4j2.configurationFile": logging.as_uri(),
+            "frostline.log": log / "spark.log",
+            "user.timezone": "UTC",
+        }
+        java = " ".join(f'"-D{name}={value}"' for name, value in options.items())  # quoted: a path may hold spaces
         builder = SparkSession.builder.master(settings.spark.master).appName("frostline")
         for key, value in {
             "spark.jars": ",".join(str(jar) for jar in jars),

@@ -77,21 +77,23 @@ def test_every_type_reads_back_exactly_from_the_lake(any_world: World) -> None:
     assert kinds == {"events_01": "f", "events_02": "f"}
 
 
-def test_a_value_iceberg_cannot_hold_stops_the_period_and_names_the_row(world: World) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"), [("d", "infinity"), ("tn", "294276-12-31 00:00:00"), ("tn", "-infinity"), ("n", "NaN")]
+)
+def test_a_value_iceberg_cannot_hold_stops_the_period_and_names_the_row(world: World, column: str, value: str) -> None:
     world.run(EVERY_TYPE)
-    world.run("UPDATE public.events SET d = 'infinity' WHERE ts = '2020-02-10'")
+    world.run(f"UPDATE public.events SET {column} = '{value}' WHERE ts = '2020-02-10'")
     world.register("public.events")
     with pytest.raises(RefusedError, match=r"has no form for") as error:
         world.archive("public.events")
     assert "(3," in (error.value.detail or "")
-    assert "d = infinity" in (error.value.detail or "")
+    assert f"{column} = {value}" in (error.value.detail or "")
     assert world.run("SELECT relname, relkind::text FROM pg_class WHERE relname LIKE 'events_0_' ORDER BY 1") == [
         ("events_01", "f"),
         ("events_02", "r"),
     ]
-    world.run(
-        "UPDATE public.events SET d = 'epoch' WHERE ts = '2020-02-10'; UPDATE public.plain SET d = 'epoch' WHERE id = 3"
-    )
+    for table in ("public.events", "public.plain"):
+        world.run(f"UPDATE {table} SET {column} = NULL WHERE ts = '2020-02-10'")
     assert [one.leaf.name for one in world.archive("public.events")] == ["events_02"]
     assert rows(world, "public.events") == rows(world, "public.plain")
 
