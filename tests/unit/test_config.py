@@ -18,7 +18,7 @@ def write(directory: Path, text: str) -> Path:
 
 def test_without_any_source_everything_is_default(tmp_path: Path) -> None:
     loaded = config.load(directory=tmp_path, environ={})
-    assert loaded.settings == config.Settings()
+    assert loaded.settings == config.Settings.model_validate({})
     assert {value.origin for value in loaded.values()} == {"default"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 from frostline.errors import StackError
@@ -26,17 +27,34 @@ def choose_port(who: str, key: str, fixed: int, last: int, report: Report, addre
 
 
 def port_is_free(port: int, address: str = "127.0.0.1") -> bool:
-    with socket.socket() as probe:
+    with _socket(address) as probe:
         # As servers do: connections of the last minute in TIME_WAIT don't occupy a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
-        except OSError:
-            return False
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise _cannot_listen(address, port, error) from None
     return True
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
+    with _socket(address) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            raise _cannot_listen(address, 0, error) from None
         return int(probe.getsockname()[1])
+
+
+def _socket(address: str) -> socket.socket:
+    return socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
+def _cannot_listen(address: str, port: int, error: OSError) -> StackError:
+    where = f"{address} port {port}" if port else address
+    return StackError(
+        f"no program of this user can listen on {where} here: {error.strerror}",
+        hint="look at gateway.listen, gateway.port and local.port in `frostline config`",
+    )
