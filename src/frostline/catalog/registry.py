@@ -20,6 +20,7 @@ class Managed:
     hot: tuple[str, str]
     hot_oid: int
     delta: tuple[str, str]
+    delta_oid: int
     hot_for: str
     lake_namespace: str
     lake_table: str
@@ -59,6 +60,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
         hot=_name(connection, hot),
         hot_oid=hot,
         delta=_name(connection, delta),
+        delta_oid=delta,
         hot_for=hot_for,
         lake_namespace=namespace,
         lake_table=lake_table,

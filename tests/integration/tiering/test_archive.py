@@ -311,3 +311,44 @@ def test_the_lake_holds_each_period_in_its_own_partition_sorted_by_the_key(world
         ids = pq.read_table(file)["id"].to_pylist()
         assert ids == sorted(ids)
         assert len(ids) in (744, 696)
+
+
+def test_an_empty_leaf_is_archived_like_any_other(world: World) -> None:
+    world.run(SIMPLE + "DELETE FROM public.events WHERE ts < '2020-02-01'")
+    expected = rows(world, "public.events")
+    world.register("public.events")
+    assert [(one.leaf.name, one.rows) for one in world.archive("public.events")] == [
+        ("events_01", 0),
+        ("events_02", 696),
+    ]
+    assert rows(world, "public.events") == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["ADD COLUMN w int DEFAULT 7", "DROP COLUMN v", "RENAME COLUMN v TO w", "ALTER COLUMN v TYPE bigint"],
+)
+def test_columns_changed_since_registration_stop_the_run_before_anything_happens(world: World, change: str) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    world.gateway.stop(grace=0)
+    world.run(f"ALTER TABLE public.events {change}")
+    with pytest.raises(RefusedError, match=r"columns of public\.events have changed since it was registered"):
+        world.archive("public.events")
+    assert world.run("SELECT count(*) FROM frostline.operations") == [(0,)]
+
+
+def test_a_partition_created_since_registration_takes_part(world: World) -> None:
+    world.run(
+        SIMPLE.replace("TO (MAXVALUE)", "TO ('2020-04-01')")
+        .replace("bigint,", "bigint GENERATED ALWAYS AS IDENTITY,")
+        .replace("INSERT INTO public.events SELECT", "INSERT INTO public.events OVERRIDING SYSTEM VALUE SELECT")
+    )
+    world.register("public.events")
+    world.run(
+        "CREATE TABLE public.events_new PARTITION OF public.events_hot FOR VALUES FROM ('2020-04-01') TO (MAXVALUE);"
+        "INSERT INTO public.events (ts, v) VALUES ('2020-04-25', 5)"
+    )
+    expected = rows(world, "public.events")
+    assert [one.leaf.name for one in world.archive("public.events")] == ["events_01", "events_02", "events_now"]
+    assert rows(world, "public.events") == expected

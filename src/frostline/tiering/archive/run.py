@@ -56,6 +56,7 @@ def _one(
     connection: Connection, spark: SparkSession, settings: Settings, text: str, leaf: Leaf, report: Report
 ) -> Archived:
     managed = registry.get(connection, text)  # the seam moved with the leaf before
+    plan.check_columns(connection, managed)
     plan.check_dependents(connection, leaf)
     operation = steps.begin(connection, managed, leaf)
     with report.step(f"archive {leaf}", total=5) as progress:
