@@ -20,7 +20,7 @@ def checkout(tmp_path: Path) -> Path:
     """What set-up looks at, without a .venv."""
     copy = tmp_path / "checkout"
     copy.mkdir()
-    for name in ("pyproject.toml", "requirements.lock", "requirements-build.lock"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "requirements.lock", "requirements-build.lock"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "scripts", copy / "scripts")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
