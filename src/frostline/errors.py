@@ -1,15 +1,15 @@
 """Every error a person or a client can meet.
 
-    FrostlineError
-     |- ConfigError        a setting is unknown, ill-typed or missing
-     |- SetupError         Java, a download, the cache or the platform
-     |- StackError         a local server could not be started or stopped
-     |- DatabaseError      Postgres is out of reach, or a grant is missing
-     |- RefusedError       we will not do this to that table; nothing was changed
-     |- LakeError          the lake's catalog or files
-     |- OperationError     a step failed; what was done before it is kept and a re-run resumes
-     |   `- UnknownOutcome it may have happened: look before trying again
-     `- QueryError         the gateway's answer to one statement, with its SQLSTATE
+FrostlineError
+ |- ConfigError        a setting is unknown, ill-typed or missing
+ |- SetupError         Java, a download, the cache or the platform
+ |- StackError         a local server could not be started or stopped
+ |- DatabaseError      Postgres is out of reach, or a grant is missing
+ |- RefusedError       we will not do this to that table; nothing was changed
+ |- LakeError          the lake's catalog or files
+ |- OperationError     a step failed; what was done before it is kept and a re-run resumes
+ |   `- UnknownOutcome it may have happened: look before trying again
+ `- QueryError         the gateway's answer to one statement, with its SQLSTATE
 """
 
 from __future__ import annotations

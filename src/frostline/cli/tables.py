@@ -12,9 +12,7 @@ from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.cli.common import load_settings, output, report, require_dsn
 from frostline.local import artifacts
-from frostline.pipeline.session import spark_session
 from frostline.tiering import register as registration
-from frostline.tiering.archive import run
 
 PANEL = "Your tables"
 Name = Annotated[str, typer.Argument(metavar="SCHEMA.TABLE", help="As in SQL; odd names in double quotes.")]
@@ -70,6 +68,10 @@ def register(
 
 def archive(context: typer.Context, table: Name) -> None:
     """Move every partition older than the hot period to the lake, oldest first."""
+    # Here, not above: Spark and PyIceberg take most of a second to import.
+    from frostline.pipeline.session import spark_session
+    from frostline.tiering.archive import run
+
     settings = load_settings(context)
     require_dsn(settings)
     jars = artifacts.fetch(settings, report=report()).jars

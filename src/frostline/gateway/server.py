@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import shutil
 import signal
 import socket
 import tempfile
@@ -75,27 +74,39 @@ class Gateway:
         self._clients: dict[int, Client] = {}
         self._lock = threading.Lock()
         self._stopping = False
+        self._open = contextlib.ExitStack()
+        self._open.callback(self._control.close)
         self.host = settings.gateway.host or settings.gateway.listen
         self.port = 0
 
     def start(self) -> None:
-        """Check the database, open DuckDB, listen, publish."""
-        self._control.installed()
-        self._spill = Path(tempfile.mkdtemp(prefix="frostline-gateway-"))
-        options = self._settings.gateway
-        self._engine = open_engine(memory=options.memory, threads=options.threads, directory=self._spill)
-        self._listener = _listen(options.listen, options.port)
-        self.port = self._listener.getsockname()[1]
+        """Check the database, open DuckDB, listen, publish; or say why not and leave nothing open."""
+        try:
+            self._control.installed()
+            options = self._settings.gateway
+            self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
+            self._engine = open_engine(memory=options.memory, threads=options.threads, directory=self._spill)
+            self._open.callback(self._engine.close)
+            self._listener = self._open.enter_context(_listen(options.listen, options.port))
+            self.port = self._listener.getsockname()[1]
+            self.publish()
+        except BaseException:
+            self._open.close()
+            raise
         threading.Thread(target=self._accept, name="gateway accept", daemon=True).start()
-        self._control.publish(self.host, self.port)
         log.info("gateway listens on %s port %s", options.listen, self.port)
+
+    def publish(self) -> None:
+        """Point postgres_fdw here."""
+        self._control.publish(self.host, self.port)
 
     def stop(self, grace: float = DRAIN_SECONDS) -> None:
         """No new sessions; open transactions get `grace` seconds, then they are ended."""
+        if self._stopping:
+            return
         self._stopping = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
         self._drain(grace)
         for client in self._current():
             client.canceller.cancel_once()
@@ -103,9 +114,7 @@ class Gateway:
         self._join(2.0)
         for client in self._current():
             client.sock.close()
-        self._control.close()
-        self._engine.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        self._open.close()
         log.info("gateway stopped")
 
     def _drain(self, grace: float) -> None:
