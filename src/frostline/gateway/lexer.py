@@ -47,7 +47,8 @@ def tokens(sql: str) -> list[Token]:
     while at < len(sql):
         match = _TOKEN.match(sql, at)
         # Block comments nest in Postgres and postgres_fdw sends none: refused rather than half understood.
-        if match is None or match.group().startswith("/*") or "/*" in (match["operator"] or ""):
+        # A word right before a quote is the prefix of a string that has no end.
+        if match is None or "/*" in (match["operator"] or "") or (match["word"] and sql[match.end() :][:1] == "'"):
             raise QueryError(f"syntax error at or near character {at + 1}", sqlstate="42601")
         kind, text = str(match.lastgroup), match.group()
         if kind != "space":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -144,6 +144,7 @@ class Session:
     def _describe(self, body: bytes) -> None:
         found = messages.Body(body)
         what, name = found.take(1), found.string()
+        fields: Sequence[messages.Field] | None
         if what == b"S":
             text = self._statement(name)
             numbers = [int(token.text[1:]) for token in lexer.tokens(text) if token.kind == "parameter"]
@@ -152,6 +153,8 @@ class Session:
             fields, result = self.executor.describe(text, (None,) * count)
             if result is not None and result.rows is not None:
                 result.rows.close()
+        elif name not in self._portals and name in self.executor.transaction.cursors:
+            fields = self.executor.transaction.cursors[name].fields  # a declared cursor is a portal too
         else:
             portal = self._portal(name)
             fields, portal.result = self.executor.describe(portal.sql, portal.parameters)

@@ -1,0 +1,213 @@
+"""Transactions, cursors, cancel requests and many clients at once, as postgres_fdw drives them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from frostline.errors import DatabaseError, StackError
+from frostline.gateway.server import Gateway
+from integration.gateway.conftest import settings_for
+from integration.gateway.world import World, rows
+
+COLD = "ts < '2026-03-01'"
+
+
+@contextmanager
+def another(world: World, gateway: Gateway, **options: Any) -> Iterator[Gateway]:
+    """A second gateway that Postgres is pointed at for a while."""
+    started = Gateway(settings_for(world.dsn, **options))
+    started.start()
+    try:
+        yield started
+    finally:
+        started.stop(grace=0)
+        gateway.publish()
+
+
+def test_several_cursors_do_not_disturb_each_other(connection: psycopg.Connection[Any]) -> None:
+    with connection.transaction():
+        for number, condition in enumerate(["id > 0", "t LIKE 'row%'", "b", "t ~ '1'"]):
+            for table in ("events", "copy"):
+                query = f"SELECT id, t FROM {table} WHERE {condition} AND {COLD} ORDER BY id"
+                connection.execute(f"DECLARE {table}_{number} CURSOR FOR {query}")
+        for size in (1, 7, 1000, 3, 10000):
+            for number in (3, 0, 2, 1):
+                found = [rows(connection, f"FETCH {size} FROM {table}_{number}") for table in ("events", "copy")]
+                assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("gateway")
+@pytest.mark.parametrize("size", [1, 3, 100, 100000])
+def test_any_fetch_size_gives_every_row_once(world: World, size: int) -> None:
+    with world.connect() as connection:
+        connection.execute(f"ALTER FOREIGN TABLE events_1 OPTIONS (ADD fetch_size '{size}')")
+        try:
+            query = "SELECT * FROM {} WHERE ts >= '2026-01-01' AND ts < '2026-02-01' AND id < 1200"
+            found = [sorted(rows(connection, query.format(table)), key=repr) for table in ("events", "copy")]
+            assert len(found[1]) == 184
+            assert found[0] == found[1]
+        finally:
+            connection.execute("ALTER FOREIGN TABLE events_1 OPTIONS (DROP fetch_size)")
+
+
+def test_rescans_start_again(connection: psycopg.Connection[Any]) -> None:
+    """A nested loop with the foreign scan inside, its filter known to DuckDB or not."""
+    for setting in ("hashjoin", "mergejoin", "material", "memoize"):
+        connection.execute(f"SET enable_{setting} = off")
+    for condition in ("e.i4 = k", "e.i4 = k AND e.t LIKE 'row%'", "e.i4 + 0 = k", "e.id < 20"):
+        inner = f"SELECT * FROM {{}} e WHERE {condition} AND e.{COLD}"
+        query = f"SELECT k, e.id FROM generate_series(1, 20) k JOIN LATERAL ({inner}) e ON true"
+        found = [sorted(rows(connection, query.format(table)), key=repr) for table in ("events", "copy")]
+        assert found[0] == found[1]
+        assert found[1]
+
+
+def test_savepoints_at_depth(connection: psycopg.Connection[Any]) -> None:
+    count = rows(connection, f"SELECT count(*) FROM copy WHERE {COLD}")
+    with connection.transaction():
+        connection.execute(f"DECLARE outside CURSOR FOR SELECT id FROM events WHERE {COLD} ORDER BY id")
+        assert rows(connection, "FETCH 1 FROM outside") == [(b"-5",)]
+        for depth in range(4):
+            connection.execute(f"SAVEPOINT s{depth}")
+            connection.execute(f"DECLARE inside{depth} CURSOR FOR SELECT id FROM events WHERE t LIKE '%' AND {COLD}")
+            assert len(rows(connection, f"FETCH 5 FROM inside{depth}")) == 5
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute(f"SELECT 1 / (id - id) FROM events WHERE 1 / (id - id) = 1 AND {COLD}")
+        connection.execute("ROLLBACK TO SAVEPOINT s3")
+        assert len(rows(connection, "FETCH 5 FROM inside2")) == 5
+        connection.execute("ROLLBACK TO SAVEPOINT s1")
+        assert rows(connection, f"SELECT count(*) FROM events WHERE {COLD}") == count
+        assert rows(connection, "FETCH 1 FROM outside") == [(b"-4",)]
+        connection.execute("RELEASE SAVEPOINT s0")
+        assert rows(connection, "FETCH 1 FROM outside") == [(b"-3",)]
+
+
+def test_a_failed_statement_leaves_the_connection_usable(connection: psycopg.Connection[Any]) -> None:
+    for _ in range(3):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute(f"SELECT * FROM events WHERE 1 / (id - id) = 1 AND {COLD}")
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+@pytest.mark.usefixtures("gateway")
+def test_many_sessions_at_once(world: World) -> None:
+    queries = [
+        f"SELECT * FROM {{}} WHERE {COLD} AND id % 8 = {{n}}",
+        f"SELECT count(*), sum(n) FROM {{}} WHERE {COLD} AND id > {{n}}",
+        f"SELECT v, count(*) FROM {{}} WHERE t LIKE '%{{n}}' AND {COLD} GROUP BY v",
+    ]
+
+    def work(n: int) -> bool:
+        with world.connect() as connection:
+            for query in queries * 2:
+                found = [sorted(rows(connection, query.format(table, n=n)), key=repr) for table in ("events", "copy")]
+                if found[0] != found[1]:
+                    return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_analyze_samples_the_cold_partitions(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET default_statistics_target = 5")
+    connection.execute("ANALYZE events")
+    found = connection.execute("SELECT reltuples FROM pg_class WHERE relname = 'events_1'").fetchone()
+    exact = connection.execute(
+        "SELECT rows FROM frostline.periods WHERE foreign_table = 'events_1'::regclass"
+    ).fetchone()
+    assert found is not None
+    assert exact is not None
+    assert found[0] == pytest.approx(exact[0], rel=0.35)
+    null = connection.execute(
+        "SELECT null_frac FROM pg_stats WHERE tablename = 'events_1' AND attname = 'b'"
+    ).fetchone()
+    assert null is not None
+    assert 0.1 < null[0] < 0.6
+
+
+def test_a_timeout_interrupts_duckdb_and_postgres(connection: psycopg.Connection[Any]) -> None:
+    cross = f"FROM events a JOIN events b ON a.i4 <> b.i4 AND a.t <> b.t WHERE a.{COLD} AND b.{COLD}"
+    for query in (
+        f"SELECT max(a.t || b.t || a.cc) {cross}",
+        f"SELECT count(*) FROM events a WHERE {COLD} AND repeat(t, 20000) ~ '(x+x+)+y'",
+    ):
+        connection.execute("SET statement_timeout = '400ms'")
+        started = time.monotonic()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute(query)
+        assert time.monotonic() - started < 5
+        connection.execute("SET statement_timeout = 0")
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+@pytest.mark.usefixtures("gateway")
+def test_a_cancel_request_stops_a_scan(world: World) -> None:
+    with world.connect() as connection:
+        timer = threading.Timer(0.3, connection.cancel_safe)
+        timer.start()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            connection.execute(
+                "SELECT count(*) FROM generate_series(1, 100000) k, LATERAL "
+                f"(SELECT id FROM events WHERE {COLD} AND id = k OFFSET 0) e"
+            )
+        timer.join()
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+@pytest.mark.usefixtures("gateway")
+def test_other_roles_read_through_the_one_mapping(world: World) -> None:
+    """Without superuser rights, and in a SECURITY DEFINER function of somebody else."""
+    with world.connect() as connection:
+        connection.execute("DROP ROLE IF EXISTS reader")
+        connection.execute("CREATE ROLE reader")
+        try:
+            connection.execute("GRANT SELECT ON events TO reader")
+            connection.execute("SET ROLE reader")
+            assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+        finally:
+            connection.execute("RESET ROLE")
+            connection.execute("REVOKE ALL ON events FROM reader")
+            connection.execute("DROP ROLE reader")
+
+
+def test_too_many_sessions_are_refused(world: World, gateway: Gateway) -> None:
+    with another(world, gateway, max_sessions=1), world.connect() as one, world.connect() as two:
+        assert rows(one, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+        with pytest.raises(psycopg.errors.SqlclientUnableToEstablishSqlconnection, match="too many clients"):
+            two.execute("SELECT id FROM events WHERE id = 5")
+
+
+def test_stopping_ends_open_transactions_and_a_new_gateway_is_found(world: World, gateway: Gateway) -> None:
+    with another(world, gateway) as first, world.connect() as connection:
+        connection.execute("BEGIN")
+        connection.execute(f"DECLARE c CURSOR FOR SELECT id FROM events WHERE {COLD} ORDER BY id")
+        rows(connection, "FETCH 1 FROM c")
+        first.stop(grace=0.2)
+        with pytest.raises(psycopg.Error, match="shutting down"):
+            connection.execute("SELECT count(*) FROM events")
+        connection.execute("ROLLBACK")
+        with pytest.raises(psycopg.errors.SqlclientUnableToEstablishSqlconnection, match="frostline up starts it"):
+            connection.execute("SELECT count(*) FROM events")
+        assert rows(connection, "SELECT id FROM events WHERE id = 7999 AND ts > '2026-03-01'") == [(b"7999",)]
+        gateway.publish()
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+def test_an_occupied_port_is_one_clear_error(world: World, gateway: Gateway) -> None:
+    with pytest.raises(StackError, match=f"cannot listen on 127.0.0.1 port {gateway.port}"):
+        Gateway(settings_for(world.dsn, port=gateway.port)).start()
+
+
+def test_a_database_without_registry_is_one_clear_error(dsn: str) -> None:
+    elsewhere = psycopg.conninfo.make_conninfo(dsn, dbname="template1")
+    with pytest.raises(DatabaseError, match="no Frostline registry"):
+        Gateway(settings_for(elsewhere)).start()
