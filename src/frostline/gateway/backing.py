@@ -12,12 +12,13 @@ from psycopg import sql
 from frostline.errors import DatabaseError, QueryError
 from frostline.gateway.cancel import Canceller
 
-# What postgres_fdw sets on a remote session, so that text means the same; and our transaction outlives pauses.
+# What postgres_fdw sets on a remote session, so that text means the same; our transaction outlives pauses; and a lock
+# held by the very transaction that waits for us would never be found to be a deadlock.
 _SETTINGS = """
 SET search_path = pg_catalog; SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres';
 SET extra_float_digits = 3; SET bytea_output = 'hex'; SET standard_conforming_strings = on;
 SET client_encoding = 'UTF8'; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
-SET cursor_tuple_fraction = 1
+SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'
 """
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -13,7 +15,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from frostline.errors import LakeError, QueryError
+from frostline.errors import FrostlineError, LakeError, QueryError
 from frostline.gateway import encode
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
@@ -34,6 +36,9 @@ class Rows(ABC):
     @abstractmethod
     def take(self, wanted: int | None) -> Iterator[Piece]:
         """The next rows as messages with their number: exactly `wanted` unless the end comes first; None: all."""
+
+    def prepare(self, wanted: int) -> None:  # noqa: B027  optional
+        """The client is busy with what it got: get the next rows ready meanwhile."""
 
     @abstractmethod
     def restart(self) -> None:
@@ -91,34 +96,77 @@ class Batches:
             self._cursor.close()
 
 
+@dataclass
+class Prepared:
+    """The answer to the next FETCH, made while the client works on the last one."""
+
+    wanted: int
+    parts: list[pa.RecordBatch]
+    pieces: list[Piece]
+    error: FrostlineError | None = None
+
+
 class LakeRows(Rows):
     """Rows streamed from DuckDB, all columns already text."""
 
     def __init__(self, fields: Sequence[Field], batches: Batches) -> None:
         self.fields = fields
         self._batches = batches
-        self._rest: pa.RecordBatch | None = None
+        self._pending: deque[pa.RecordBatch] = deque()
+        self._prepared: Prepared | None = None
 
     def take(self, wanted: int | None) -> Iterator[Piece]:
-        while wanted is None or wanted > 0:
-            batch = self._rest or self._batches.next()
-            if batch is None:
-                return
-            size = batch.num_rows if wanted is None else min(wanted, batch.num_rows)
-            self._rest = batch.slice(size) if size < batch.num_rows else None
-            part = batch.slice(0, size)
-            for piece in encode.data_rows(part):
-                yield piece, 0
-            yield b"", size
-            wanted = None if wanted is None else wanted - size
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.error is not None:
+            raise prepared.error
+        if prepared is not None and prepared.wanted == wanted:
+            yield from prepared.pieces
+            return
+        if prepared is not None:
+            self._pending.extendleft(reversed(prepared.parts))
+        for part in self._parts(wanted):
+            yield from _pieces(part)
+
+    def prepare(self, wanted: int) -> None:
+        if self._prepared is None:
+            prepared = Prepared(wanted, [], [])
+            try:
+                for part in self._parts(wanted):
+                    prepared.parts.append(part)
+                    prepared.pieces += _pieces(part)
+            except FrostlineError as error:
+                prepared.error = error
+            self._prepared = prepared
 
     def restart(self) -> None:
-        self._rest = None
+        self._forget()
         self._batches.restart()
 
     def close(self) -> None:
-        self._rest = None
+        self._forget()
         self._batches.close()
+
+    def _forget(self) -> None:
+        self._pending.clear()
+        self._prepared = None
+
+    def _parts(self, wanted: int | None) -> Iterator[pa.RecordBatch]:
+        """The next batches, the last one cut to measure."""
+        while wanted is None or wanted > 0:
+            batch = self._pending.popleft() if self._pending else self._batches.next()
+            if batch is None:
+                return
+            size = batch.num_rows if wanted is None else min(wanted, batch.num_rows)
+            if size < batch.num_rows:
+                self._pending.appendleft(batch.slice(size))
+            yield batch.slice(0, size)
+            wanted = None if wanted is None else wanted - size
+
+
+def _pieces(part: pa.RecordBatch) -> Iterator[Piece]:
+    for piece in encode.data_rows(part):
+        yield piece, 0
+    yield b"", part.num_rows
 
 
 class PostgresRows(Rows):

@@ -12,6 +12,7 @@ from frostline.errors import FrostlineError, QueryError
 from frostline.gateway import lexer
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.execute import Executor, Result
+from frostline.gateway.rows import Rows
 from frostline.gateway.transaction import IDLE
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.stream import Disconnected, ProtocolError, Stream
@@ -37,6 +38,7 @@ class Session:
         self.canceller = canceller
         self._portals: dict[str, Portal] = {}
         self._skipping = False  # after an error, until Sync
+        self._next: tuple[Rows, int] | None = None  # a cursor that will likely be asked for as many rows again
         self._handlers: dict[bytes, Callable[[bytes], None]] = {
             b"P": self._parse,
             b"B": self._bind,
@@ -59,6 +61,9 @@ class Session:
                 return
             with self.canceller.statement():
                 self._handle(kind, body)
+            if self._next is not None:
+                (rows, wanted), self._next = self._next, None
+                rows.prepare(wanted)
 
     def _handle(self, kind: bytes, body: bytes) -> None:
         if kind == b"Q":
@@ -184,6 +189,8 @@ class Session:
                 return
             if not result.keep:
                 result.rows.close()
+            elif wanted is not None and sent == wanted:
+                self._next = result.rows, wanted
         self.stream.write(messages.complete(result.tag.format(sent)))
 
     def _close(self, body: bytes) -> None:
