@@ -124,7 +124,8 @@ def _sample(table: exp.Table) -> str | None:
 
 def _plain_table(select: exp.Select, *more: str) -> exp.Table:
     source = select.args.get("from_")
-    if not isinstance(source, exp.From) or not isinstance(source.this, exp.Table):
+    # Unqualified it would be the name of a WITH query.
+    if not isinstance(source, exp.From) or not isinstance(source.this, exp.Table) or not source.this.args.get("db"):
         raise Unknown("not one plain table")
     _only(source, "this")
     _only(source.this, "this", "db", *more)

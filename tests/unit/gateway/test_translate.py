@@ -203,8 +203,16 @@ def test_known_conjuncts_narrow_what_postgres_evaluates() -> None:
     assert known_part(parse(query), TABLE).conditions == ["(c1 > (3))", "c3"]
 
 
-def test_joins_are_not_narrowed() -> None:
-    query = 'SELECT 1 FROM "s"."t" r1 INNER JOIN "s"."t" r2 ON (true) WHERE ((id > 3))'
+@pytest.mark.parametrize(
+    "query",
+    [
+        'SELECT 1 FROM "s"."t" r1 INNER JOIN "s"."t" r2 ON (true) WHERE ((id > 3))',
+        'SELECT 1 FROM (SELECT i AS id FROM "s"."t") r1 WHERE ((id > 3))',
+        'WITH x AS (SELECT i AS id FROM "s"."t") SELECT 1 FROM x WHERE ((id > 3))',
+        'SELECT 1 FROM "s"."t" WHERE ((id > 3)) UNION ALL SELECT 2',
+    ],
+)
+def test_other_shapes_are_not_narrowed(query: str) -> None:
     assert known_part(parse(query), TABLE).conditions == []
 
 
