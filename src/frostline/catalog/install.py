@@ -17,8 +17,10 @@ from frostline.errors import DatabaseError
 _INSTALL_LOCK = 7_346_215_001
 _EXTENSION = "postgres_fdw"
 
+Migration = tuple[int, str, str]
 
-def migrations() -> Iterator[tuple[int, str, str]]:
+
+def migrations() -> Iterator[Migration]:
     """(number, name, SQL) of every migration, in order."""
     folder = resources.files("frostline.catalog") / "sql"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -32,13 +34,20 @@ def install(dsn: str) -> list[str]:
         check_grants(connection)
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
-            done = [_apply(connection, *migration) for migration in pending(connection)]
+            first, later = _around_the_server(pending(connection))
+            done = [_apply(connection, *migration) for migration in first]
             done += _extension(connection)
             done += _server(connection)
+            done += [_apply(connection, *migration) for migration in later]
         return done
 
 
-def pending(connection: Connection) -> list[tuple[int, str, str]]:
+def _around_the_server(found: list[Migration]) -> tuple[list[Migration], list[Migration]]:
+    """The foreign server carries the installation's id, which the first migration makes; later ones may use it."""
+    return [m for m in found if m[0] == 1], [m for m in found if m[0] > 1]
+
+
+def pending(connection: Connection) -> list[Migration]:
     """The migrations this database has not seen."""
     if connection.execute("SELECT to_regclass('frostline.migrations')").fetchone() == (None,):
         return list(migrations())
@@ -54,7 +63,8 @@ def pending(connection: Connection) -> list[tuple[int, str, str]]:
 
 def print_sql(connection: Connection | None) -> str:
     """What `install` would run, for a person to read or a DBA to run."""
-    parts = [f"-- {name}\n{text}" for _, name, text in (pending(connection) if connection else migrations())]
+    first, later = _around_the_server(pending(connection) if connection else list(migrations()))
+    parts = [f"-- {name}\n{text}" for _, name, text in first]
     parts.append(f"CREATE EXTENSION IF NOT EXISTS {_EXTENSION};")
     parts.append(
         f'CREATE SERVER "{SERVER_NAME}" FOREIGN DATA WRAPPER postgres_fdw\n'
@@ -62,6 +72,7 @@ def print_sql(connection: Connection | None) -> str:
         f'CREATE USER MAPPING FOR PUBLIC SERVER "{SERVER_NAME}"\n'
         f"    OPTIONS (user '{GATEWAY_USER}', password '<random>');"
     )
+    parts += [f"-- {name}\n{text}" for _, name, text in later]
     return "\n\n".join(["BEGIN;", *parts, "COMMIT;"])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import fallback, lexer, statistics, writes
+from frostline.gateway import calls, fallback, lexer, statistics, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source, references
@@ -172,6 +172,9 @@ class Executor:
     def rows(self, text: str, parameters: Parameters) -> Rows:
         """A SELECT's result: by DuckDB when every part is known to be exact, else by Postgres."""
         tokens = lexer.tokens(text)
+        call = calls.asked(tokens, parameters)
+        if call is not None:
+            return calls.answer(self.view, call)
         asked = statistics.asked_about(tokens)
         found = references(tokens)
         if asked is not None and not found:

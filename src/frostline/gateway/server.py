@@ -21,6 +21,9 @@ from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.control import Control
 from frostline.gateway.execute import Executor
+from frostline.gateway.link import Link
+from frostline.gateway.origin import Origin
+from frostline.gateway.presence import Presence
 from frostline.gateway.session import Session, error_response
 from frostline.gateway.view import View
 from frostline.gateway.wire.stream import Disconnected, Stream
@@ -70,12 +73,14 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._dsn = settings.dsn.get_secret_value()
-        self._control = Control(self._dsn)
+        self._link = Link(self._dsn, "frostline gateway control")
+        self._control = Control(self._link)
+        self._presence = Presence(self._link, tls=False)
         self._clients: dict[int, Client] = {}
         self._lock = threading.Lock()
         self._stopping = False
         self._open = contextlib.ExitStack()
-        self._open.callback(self._control.close)
+        self._open.callback(self._link.close)
         self.host = settings.gateway.host or settings.gateway.listen
         self.port = 0
 
@@ -89,7 +94,7 @@ class Gateway:
             self._open.callback(self._engine.close)
             self._listener = self._open.enter_context(_listen(options.listen, options.port))
             self.port = self._listener.getsockname()[1]
-            self.publish()
+            self._presence.begin(self.host, self.port)
         except BaseException:
             self._open.close()
             raise
@@ -97,8 +102,12 @@ class Gateway:
         log.info("gateway listens on %s port %s", options.listen, self.port)
 
     def publish(self) -> None:
-        """Point postgres_fdw here."""
-        self._control.publish(self.host, self.port)
+        """Point postgres_fdw here and at every other gateway of this database."""
+        self._presence.publish()
+
+    def renew(self) -> None:
+        """A heartbeat now, not when it is due."""
+        self._presence.renew()
 
     def stop(self, grace: float = DRAIN_SECONDS) -> None:
         """No new sessions; open transactions get `grace` seconds, then they are ended."""
@@ -114,6 +123,7 @@ class Gateway:
         self._join(2.0)
         for client in self._current():
             client.sock.close()
+        self._presence.end()
         self._open.close()
         log.info("gateway stopped")
 
@@ -174,7 +184,8 @@ class Gateway:
             stream.write(startup.greeting(version, parameters, client.pid, client.secret))
             stream.sock.settimeout(None)
             backing = Backing(self._dsn, client.canceller)
-            executor = Executor(View(self._engine, backing, client.canceller))
+            origin = Origin.of(self._link, parameters.get("application_name", ""))
+            executor = Executor(View(self._engine, backing, client.canceller, self._presence.pins, origin))
             client.session = Session(stream, executor, client.canceller)
             try:
                 client.session.serve()

@@ -1,4 +1,10 @@
-"""The cold tier as one remote transaction sees it: one Postgres snapshot, one Iceberg snapshot per table."""
+"""The cold tier as one remote transaction sees it: one Postgres snapshot, one Iceberg snapshot per table.
+
+The snapshot is taken at the first use and stays. Postgres's partitions, though, are always the current ones: a period
+archived since is foreign to the client and still hot in the snapshot. Its rows are in neither then, so the range of
+every source is compared with the seam. Where it does not fit, the view is opened anew if the transaction has read
+nothing cold yet, or if it is one that sees later commits anyway; else the answer is 40001.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +19,13 @@ import pyarrow as pa
 from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable, cold_table
+from frostline.catalog.pins import Snapshot
 from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.names import Source
+from frostline.gateway.origin import Origin
+from frostline.gateway.pins import Pin, Pins, SnapshotGone
 from frostline.gateway.translate import column_name
 
 _numbers = itertools.count(1)
@@ -39,25 +48,55 @@ class View:
     engine: duckdb.DuckDBPyConnection
     backing: Backing
     canceller: Canceller
+    pins: Pins
+    origin: Origin
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[Source, str | None] = field(default_factory=dict)
+    _held: list[Pin] = field(default_factory=list)
+    _read: bool = False  # a statement was answered from this snapshot
+    _fixed: bool = False  # the client chose the snapshot: frostline.pin()
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
         self._open({source.snapshot for source in sources}, may_restart)
-        found = {source: self._table(source) for source in sources}
-        hot = [source for source, table in found.items() if _still_hot(source, table)]
-        if not hot:
+        moved: str | None = None
+        try:
+            found = {source: self._table(source) for source in sources}
+            moved = next((f"{table} {source.range}" for source, table in found.items() if _hot(source, table)), None)
+            if any(pin.lost for pin in self._held):
+                raise SnapshotGone
+        except SnapshotGone:
+            moved = f"table {sources[0].table} in the lake"
+        if moved is None:
+            self._read = True
             return found
-        if may_restart:
+        if may_restart and self._may_look_again():
             self.end()
             return self.pin(sources, may_restart=False)
         raise QueryError(
-            f"rows of {found[hot[0]]} {hot[0].range} moved between tiers while this transaction was open",
+            f"rows of {moved} moved between tiers while this transaction was open",
             hint="retry the transaction",
             sqlstate="40001",
         )
+
+    def fix(self, snapshot: str) -> None:
+        """Read at a snapshot the client exported, from the first cold row on; asking again changes nothing."""
+        if self._fixed:
+            return
+        if self._read:
+            raise QueryError(
+                "frostline.pin() comes too late: this transaction has read cold rows at another snapshot",
+                hint="make it the transaction's first statement",
+                sqlstate="25001",
+            )
+        self.end()
+        try:
+            self.backing.begin(snapshot)
+        except BaseException:
+            self.end()  # a savepoint may bring the client back; nothing may be read in what is left
+            raise
+        self._fixed = True
 
     def delta(self, source: Source, table: ColdTable) -> str | None:
         """The DuckDB table with the newest version of every key the delta has in the range; None: it has none."""
@@ -72,14 +111,19 @@ class View:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
         for kept in (self.temp_tables, self._tables, self._deltas):
             kept.clear()
+        self._read = self._fixed = False
         self.backing.end()
+        while self._held:
+            self.pins.release(self._held.pop())
 
     def _open(self, snapshots: set[str | None], may_restart: bool) -> None:
         if len(snapshots) > 1:
             raise QueryError("one statement cannot read at two snapshots", sqlstate="0A000")
         snapshot = next(iter(snapshots), None)
+        if self._fixed and snapshot is None:
+            return
         if self.backing.open and self.backing.snapshot != snapshot:
-            if not may_restart:
+            if not may_restart or self._fixed:
                 raise QueryError("the transaction reads at another snapshot already", sqlstate="25001")
             self.end()
         if not self.backing.open:
@@ -89,8 +133,22 @@ class View:
         key = (source.table, source.operation)
         if key not in self._tables:
             with self.backing.running():
-                self._tables[key] = cold_table(self.backing.connection, *key)
+                table = cold_table(self.backing.connection, *key)
+            if table.snapshot_id is not None and table.metadata_location is not None:
+                snapshot = Snapshot(table.id, table.snapshot_id, table.metadata_location)
+                self._held.append(self.pins.acquire(snapshot))
+            self._tables[key] = table
         return self._tables[key]
+
+    def _may_look_again(self) -> bool:
+        """Whether the client cannot tell that its snapshot moved, or moves it with every statement anyway."""
+        if self._fixed:
+            return False
+        if not self._read:
+            return True
+        with self.backing.running():
+            row = self.backing.connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())").fetchone()
+        return row is not None and self.origin.reads_later_than(int(row[0]))
 
     def _has_delta(self, source: Source, table: ColdTable) -> bool:
         query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(
@@ -129,7 +187,7 @@ class View:
                 target.unregister("versions")
 
 
-def _still_hot(source: Source, table: ColdTable) -> bool:
+def _hot(source: Source, table: ColdTable) -> bool:
     """An export is read before its range is cold, so only the visible form is checked."""
     return source.operation is None and not source.range.below(table.seam)
 

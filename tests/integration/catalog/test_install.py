@@ -26,6 +26,7 @@ def test_a_second_install_changes_nothing(database: str) -> None:
         "migration 001_registry.sql",
         "extension postgres_fdw",
         "the gateway's foreign server",
+        "migration 002_gateways.sql",
     ]
     before = query(database, "SELECT * FROM frostline.installation"), query(database, "TABLE frostline.migrations")
     secret = query(database, "SELECT umoptions FROM pg_user_mappings")

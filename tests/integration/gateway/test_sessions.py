@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError, StackError
 from frostline.gateway.server import Gateway
 from integration.gateway.conftest import settings_for
@@ -29,7 +30,7 @@ def another(world: World, gateway: Gateway, **options: Any) -> Iterator[Gateway]
         yield started
     finally:
         started.stop(grace=0)
-        gateway.publish()
+        assert gateway.port
 
 
 def test_several_cursors_do_not_disturb_each_other(connection: psycopg.Connection[Any]) -> None:
@@ -186,8 +187,17 @@ def test_too_many_sessions_are_refused(world: World, gateway: Gateway) -> None:
             two.execute("SELECT id FROM events WHERE id = 5")
 
 
-def test_stopping_ends_open_transactions_and_a_new_gateway_is_found(world: World, gateway: Gateway) -> None:
+def _address(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    row = connection.execute("SELECT srvoptions FROM pg_foreign_server").fetchone()
+    assert row is not None
+    options = dict(option.split("=", 1) for option in row[0])
+    return {"host": options["host"], "port": options["port"]}
+
+
+def test_stopping_ends_open_transactions_and_another_gateway_takes_over(world: World, gateway: Gateway) -> None:
+    """Both stand in the one server entry; nothing is told to Postgres by hand."""
     with another(world, gateway) as first, world.connect() as connection:
+        assert _address(connection) == {"host": "127.0.0.1,127.0.0.1", "port": f"{first.port},{gateway.port}"}
         connection.execute("BEGIN")
         connection.execute(f"DECLARE c CURSOR FOR SELECT id FROM events WHERE {COLD} ORDER BY id")
         rows(connection, "FETCH 1 FROM c")
@@ -195,11 +205,35 @@ def test_stopping_ends_open_transactions_and_a_new_gateway_is_found(world: World
         with pytest.raises(psycopg.Error, match="shutting down"):
             connection.execute("SELECT count(*) FROM events")
         connection.execute("ROLLBACK")
-        with pytest.raises(psycopg.errors.SqlclientUnableToEstablishSqlconnection, match="frostline up starts it"):
-            connection.execute("SELECT count(*) FROM events")
-        assert rows(connection, "SELECT id FROM events WHERE id = 7999 AND ts > '2026-03-01'") == [(b"7999",)]
-        gateway.publish()
         assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+        assert _address(connection) == {"host": "127.0.0.1", "port": str(gateway.port)}
+
+
+def test_without_a_gateway_hot_rows_answer_and_cold_ones_say_what_to_do(world: World, gateway: Gateway) -> None:
+    with world.connect() as connection:
+        connection.execute(f"ALTER SERVER \"{SERVER_NAME}\" OPTIONS (SET host '127.0.0.1', SET port '1')")
+        try:
+            with pytest.raises(psycopg.errors.SqlclientUnableToEstablishSqlconnection, match="frostline up starts it"):
+                connection.execute("SELECT count(*) FROM events")
+            assert rows(connection, "SELECT id FROM events WHERE id = 7999 AND ts > '2026-03-01'") == [(b"7999",)]
+        finally:
+            gateway.publish()
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+def test_a_gateway_that_died_is_passed_over_and_then_forgotten(world: World, gateway: Gateway) -> None:
+    """Killed: its address stays in the entry until its heartbeat is old, and clients go on to the next."""
+    with world.connect() as connection:
+        connection.execute(
+            "INSERT INTO frostline.gateways VALUES (gen_random_uuid(), '127.0.0.1', 1, clock_timestamp() + '1 hour')"
+        )
+        gateway.publish()
+        assert _address(connection)["port"] == f"1,{gateway.port}"
+        assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+        connection.execute("UPDATE frostline.gateways SET heartbeat = heartbeat - interval '2 minutes' WHERE port = 1")
+        gateway.renew()
+        assert _address(connection)["port"] == str(gateway.port)
+        assert connection.execute("SELECT port FROM frostline.gateways").fetchall() == [(gateway.port,)]
 
 
 def test_an_occupied_port_is_one_clear_error(world: World, gateway: Gateway) -> None:

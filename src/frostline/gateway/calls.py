@@ -1,0 +1,75 @@
+"""What SQL functions of ours ask of the gateway: a foreign table stands for a call, its condition for the argument.
+
+`SELECT answer FROM "frostline call".pin WHERE ((argument = '00000003-0000001B-1'::text))`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from frostline.errors import QueryError
+from frostline.gateway.lexer import Token
+from frostline.gateway.rows import FixedRows
+from frostline.gateway.view import View
+from frostline.gateway.wire.messages import Field
+
+SCHEMA = "frostline call"
+_ESCAPED = re.compile(r"\\(.)|''", re.S)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call with its argument; `outputs` are the columns asked for."""
+
+    name: str
+    argument: str
+    outputs: tuple[str, ...]
+
+
+def asked(tokens: Sequence[Token], parameters: Sequence[str | None]) -> Call | None:
+    """The call a SELECT stands for, None when it is no call."""
+    for at, token in enumerate(tokens[:-2]):
+        if token.kind == "quoted" and token.text == SCHEMA and tokens[at + 1].text == ".":
+            outputs = tuple(t.text for t in tokens[1:at] if t.text != "," and not t.word("from"))
+            return Call(tokens[at + 2].text, _argument(tokens[at + 3 :], parameters), outputs)
+    return None
+
+
+def answer(view: View, call: Call) -> FixedRows:
+    """Do what was asked; one row comes back."""
+    known = _CALLS.get(call.name)
+    if known is None:
+        raise QueryError(
+            f"this gateway knows no call {call.name}",
+            hint="the database's registry is newer than the gateway; upgrade Frostline there",
+            sqlstate="0A000",
+        )
+    values = {"argument": call.argument, "answer": known(view, call.argument)}
+    fields = [Field(name if name in values else "?column?") for name in call.outputs]
+    return FixedRows(fields, [[values.get(name) for name in call.outputs]])
+
+
+def _argument(tokens: Sequence[Token], parameters: Sequence[str | None]) -> str:
+    """The one constant of the condition, written out or as a parameter."""
+    found = [_text(token.text) for token in tokens if token.kind == "string"]
+    found += [value for value in parameters if value is not None]
+    if len(found) != 1:
+        raise QueryError("a call of the gateway has one argument", sqlstate="42601")
+    return found[0]
+
+
+def _text(literal: str) -> str:
+    """What a literal of postgres_fdw's stands for: only E'...' has backslashes, and only doubled ones."""
+    if literal[0] in "eE":
+        return _ESCAPED.sub(lambda match: match[1] or "'", literal[2:-1])
+    return literal[1:-1].replace("''", "'")
+
+
+def _pin(view: View, snapshot: str) -> str:
+    view.fix(snapshot)
+    return snapshot
+
+
+_CALLS: dict[str, Callable[[View, str], str]] = {"pin": _pin}
