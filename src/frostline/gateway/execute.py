@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import calls, fallback, lexer, statistics, writes
+from frostline.gateway import calls, fallback, lexer, pruning, statistics, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Source, references
+from frostline.gateway.names import Reference, Source, references
+from frostline.gateway.parsed import parsed, yields_nothing_from_nothing
 from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
-from frostline.gateway.translate import Parameters, parse, translate
+from frostline.gateway.translate import Parameters, translate
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
@@ -185,15 +186,19 @@ class Executor:
         tables = self._pin([reference.source for reference in found])
         if len(found) == 1:
             try:
-                return self._from_lake(text, found[0].source, tables[found[0].source], parameters)
+                return self._from_lake(text, found[0], tables[found[0].source], parameters)
             except Unknown:
                 pass
         return fallback.evaluate(self.view, text, found, tables, parameters)
 
-    def _from_lake(self, text: str, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
-        found = translate(parse(text), table, parameters)
-        query = found.sql(cold_rows(self.view, source, table, found.columns))
-        return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, query))
+    def _from_lake(self, text: str, reference: Reference, table: ColdTable, parameters: Parameters) -> Rows:
+        tree = parsed(text, reference)
+        found = translate(tree, table, parameters)
+        conditions = pruning.conditions(tree, table, parameters)
+        scan = cold_rows(self.view, reference.source, table, found.columns, conditions)
+        if scan.empty and yields_nothing_from_nothing(tree):
+            return FixedRows(found.fields)
+        return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, found.sql(scan.sql)))
 
     def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
         return self.view.pin(sources, may_restart=not self.transaction.cursors)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway import encode, lexer
+from frostline.gateway import encode, lexer, pruning
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source
@@ -16,6 +16,7 @@ from frostline.gateway.rows import Batches, PostgresRows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import Filter, Parameters, column_name, known_part, parse
 from frostline.gateway.view import TempTable, View
+from frostline.lake.pruning import Condition
 
 _numbers = itertools.count(1)
 
@@ -32,8 +33,8 @@ def evaluate(
     changes = []
     for reference in found:
         table = tables[reference.source]
-        narrowed = _narrowed(text, table, parameters) if len(found) == 1 else Filter()
-        name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed)
+        narrowed, files = _narrowed(text, table, parameters) if len(found) == 1 else (Filter(), ())
+        name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed, files)
         changes.append((reference.start, reference.end, f'pg_temp."{name}"'))
     changes += _locks(tokens)
     return PostgresRows(view.backing, lexer.splice(text, changes), _typed(tokens, parameters))
@@ -45,11 +46,13 @@ def _typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | 
     return [value if f"${number}" in mentioned else 0 for number, value in enumerate(parameters, 1)]
 
 
-def _narrowed(text: str, table: ColdTable, parameters: Parameters) -> Filter:
+def _narrowed(text: str, table: ColdTable, parameters: Parameters) -> tuple[Filter, tuple[Condition, ...]]:
+    """What DuckDB filters by, and what tells which files to read."""
     try:
-        return known_part(parse(text), table, parameters)
+        tree = parse(text)
+        return known_part(tree, table, parameters), pruning.conditions(tree, table, parameters)
     except Unknown:
-        return Filter()
+        return Filter(), ()
 
 
 def _locks(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
@@ -67,20 +70,27 @@ def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColum
     return frozenset(column for name, column in table.columns.items() if name in names) | {table.key}
 
 
-def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
+def _loaded(
+    view: View,
+    source: Source,
+    table: ColdTable,
+    columns: frozenset[ColdColumn],
+    narrowed: Filter,
+    files: tuple[Condition, ...],
+) -> str:
     """A temporary table with the rows wanted, reused when one of this transaction holds them already."""
-    conditions = tuple(narrowed.conditions)
+    conditions = (*narrowed.conditions, *map(repr, files))
     for known in view.temp_tables.get(source, ()):
         if columns <= known.columns and known.conditions in ((), conditions):
             return known.name
     name = f"frostline_rows_{next(_numbers)}"
-    _load(view, name, sorted(columns, key=lambda column: column.number), _query(view, source, table, columns, narrowed))
+    rows = cold_rows(view, source, table, columns | narrowed.columns, files).sql
+    _load(view, name, sorted(columns, key=lambda column: column.number), _query(rows, columns, narrowed))
     view.temp_tables.setdefault(source, []).append(TempTable(name, columns, conditions))
     return name
 
 
-def _query(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
-    rows = cold_rows(view, source, table, columns | narrowed.columns)
+def _query(rows: str, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
     outputs = ", ".join(
         f"{column.storage.text.replace('{c}', column_name(column.number))} AS {column_name(column.number)}"
         for column in sorted(columns, key=lambda column: column.number)

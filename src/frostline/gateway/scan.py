@@ -1,47 +1,94 @@
-"""A source's rows as a DuckDB query: Iceberg at the pinned snapshot, merged with the delta."""
+"""A source's rows as a DuckDB query: the files of the pinned snapshot that matter, merged with the delta."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.errors import QueryError
+from frostline.gateway import pruning
 from frostline.gateway.constants import range_condition
 from frostline.gateway.names import Source
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
-from frostline.lake.engine import iceberg_scan
+from frostline.lake import files
+from frostline.lake.engine import iceberg_scan, parquet_scan
+from frostline.lake.pruning import Condition, chosen
 
 
-def cold_rows(view: View, source: Source, table: ColdTable, columns: Iterable[ColdColumn]) -> str:
-    """The rows of a source with the columns asked for, named c<number>, as a subquery."""
+@dataclass(frozen=True)
+class Scan:
+    """What a statement reads of a source: files out of how many, and the rows as a subquery named t."""
+
+    sql: str
+    files: Sequence[files.DataFile]
+    of: int
+    delta: bool
+
+    @property
+    def empty(self) -> bool:
+        """Known to have no rows, without looking."""
+        return not self.files and not self.delta
+
+
+def cold_rows(
+    view: View, source: Source, table: ColdTable, columns: Collection[ColdColumn], conditions: Iterable[Condition] = ()
+) -> Scan:
+    """The rows of a source that may satisfy the conditions, with the columns asked for, named c<number>."""
     # Never an empty list, and the key is read anyway.
-    wanted = sorted({*columns, table.key}, key=lambda column: column.number)
+    wanted = _in_order({*columns, table.key})
     delta = view.delta(source, table)
+    merged = wanted if delta is None else _in_order({*wanted, *table.primary_key})
+    query, read, of = _lake(source, table, merged, conditions)
     if delta is None:
-        return f"({_lake(source, table, wanted)}) AS t"
-    merged = sorted({*wanted, *table.primary_key}, key=lambda column: column.number)
+        return Scan(f"({query}) AS t", read, of, delta=False)
     names = ", ".join(column_name(column.number) for column in wanted)
     same = " AND ".join(f"l.{name} = d.{name}" for name in (column_name(c.number) for c in table.primary_key))
-    untouched = f"SELECT {names} FROM ({_lake(source, table, merged)}) AS l ANTI JOIN {delta} AS d ON ({same})"
-    return f"({untouched} UNION ALL SELECT {names} FROM {delta} WHERE op = 'U') AS t"
+    untouched = f"SELECT {names} FROM ({query}) AS l ANTI JOIN {delta} AS d ON ({same})"
+    return Scan(f"({untouched} UNION ALL SELECT {names} FROM {delta} WHERE op = 'U') AS t", read, of, delta=True)
 
 
-def _lake(source: Source, table: ColdTable, columns: Iterable[ColdColumn]) -> str:
+def _in_order(columns: Iterable[ColdColumn]) -> list[ColdColumn]:
+    return sorted(columns, key=lambda column: column.number)
+
+
+def _lake(
+    source: Source, table: ColdTable, columns: Sequence[ColdColumn], conditions: Iterable[Condition]
+) -> tuple[str, Sequence[files.DataFile], int]:
+    """The Iceberg rows, the files they come from, and how many files there are."""
     if table.snapshot_id is None or table.metadata_location is None:
-        empty = ", ".join(
-            f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns
-        )
-        return f"SELECT {empty} WHERE false"
-    outputs = ", ".join(f"{_lake_column(table, column)} AS {column_name(column.number)}" for column in columns)
-    within = range_condition(table.key, source.range, _lake_column(table, table.key))
-    return f"SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)} WHERE {within}"
+        return _nothing(columns), (), 0
+    snapshot = files.snapshot(table.metadata_location, table.snapshot_id)
+    places = chosen(snapshot, [*pruning.in_range(table, source.range), *conditions])
+    read = [snapshot.files[at] for at in places]
+    if not read:
+        return _nothing(columns), (), len(snapshot.files)
+    names = {column: _lake_name(table, column) for column in columns}
+    if snapshot.readable(places) and all(name in snapshot.fields for name in names.values()):
+        named = {column_name(c.number): snapshot.fields[name] for c, name in names.items()}
+        query = f"SELECT * FROM {parquet_scan([file.path for file in read], named)}"
+        within = range_condition(table.key, source.range, column_name(table.key.number))
+    else:
+        outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
+        query = f"SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)}"
+        within = range_condition(table.key, source.range, _quoted(names[table.key]))
+    return f"{query} WHERE {within}", read, len(snapshot.files)
 
 
-def _lake_column(table: ColdTable, column: ColdColumn) -> str:
+def _nothing(columns: Iterable[ColdColumn]) -> str:
+    empty = ", ".join(f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns)
+    return f"SELECT {empty} WHERE false"
+
+
+def _lake_name(table: ColdTable, column: ColdColumn) -> str:
     if column.lake_name is None:
         raise QueryError(
             f"column {column.name} of {table} was added after the table was registered; its cold rows have no value",
             sqlstate="0A000",
         )
-    return '"' + column.lake_name.replace('"', '""') + '"'
+    return column.lake_name
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

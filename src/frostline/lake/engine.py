@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from frostline.errors import LakeError
 
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType, NestedField
+
 # Iceberg needs Avro loaded before it.
 EXTENSIONS = ("avro", "iceberg")
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMP WITH TIME ZONE",
+    "uuid": "UUID",
+    "binary": "BLOB",
+    "string": "VARCHAR",
+}
 
 
 def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBPyConnection:
@@ -27,7 +45,7 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
                 "preserve_insertion_order": False,
             }
         )
-        engine.execute("SET timezone = 'UTC'")
+        engine.execute("SET timezone = 'UTC'; SET parquet_metadata_cache = true")
         for name in EXTENSIONS:
             engine.execute(f"LOAD {quote(str(_extension(name)))}")
     except duckdb.Error as error:
@@ -38,6 +56,30 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
 def iceberg_scan(metadata_location: str, snapshot_id: int) -> str:
     """The table function that reads one snapshot of an Iceberg table."""
     return f"iceberg_scan({quote(_path(metadata_location))}, snapshot_from_id => {int(snapshot_id)})"
+
+
+def parquet_scan(locations: Sequence[str], columns: Mapping[str, NestedField]) -> str:
+    """The table function that reads columns of Iceberg data files, found by field id, under names of our choice.
+
+    A file from before a column was added has none with that id: its rows get the default.
+    """
+    paths = ", ".join(quote(_path(location)) for location in locations)
+    fields = ", ".join(
+        f"{column.field_id}: {{name: {quote(name)}, type: {quote(duckdb_type(column.field_type))},"
+        f" default_value: {_default(column)}}}"
+        for name, column in columns.items()
+    )
+    return f"read_parquet([{paths}], schema => MAP {{{fields}}})"
+
+
+def duckdb_type(type_: IcebergType) -> str:
+    """The DuckDB type that holds exactly the values of an Iceberg one."""
+    text = str(type_)
+    return text.upper() if text.startswith("decimal") else _TYPES[text]
+
+
+def _default(column: NestedField) -> str:
+    return "NULL" if column.initial_default is None else quote(str(column.initial_default))
 
 
 def quote(value: str) -> str:
