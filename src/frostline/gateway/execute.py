@@ -39,6 +39,7 @@ class Executor:
         self.view = view
         self.transaction = Transaction()
         self.prepared: dict[str, str] = {}
+        self._rescan = False  # the statement being worked on goes on with a cursor it had
         self._kinds: dict[str, Callable[[str, list[Token], Parameters], Result]] = {
             "set": lambda *_: Result("SET"),
             "reset": lambda *_: Result("RESET"),
@@ -133,7 +134,11 @@ class Executor:
         at = lexer.clause(tokens, "for")
         if at is None or at + 1 == len(tokens):
             raise _syntax(tokens)
-        self.transaction.declare(tokens[1].text, self.rows(text[tokens[at].end :].strip(), parameters))
+        self._rescan = tokens[1].text in self.transaction.declared
+        try:
+            self.transaction.declare(tokens[1].text, self.rows(text[tokens[at].end :].strip(), parameters))
+        finally:
+            self._rescan = False
         return Result("DECLARE CURSOR")
 
     def _fetch(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
@@ -201,7 +206,7 @@ class Executor:
         return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, found.sql(scan.sql)))
 
     def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
-        return self.view.pin(sources, may_restart=not self.transaction.cursors)
+        return self.view.pin(sources, may_restart=not self.transaction.cursors, rescan=self._rescan)
 
     def _write(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
         """An UPDATE or DELETE that selects no cold row is done; any other is refused."""

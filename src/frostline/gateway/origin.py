@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from frostline.catalog.database import Connection
-from frostline.gateway.link import Link
+import psycopg
 
 _SESSION = re.compile(r"frostline [0-9a-f]+\.([0-9a-f]+)")  # 'frostline %c': start time and pid, in hex
-_XMIN = "SELECT backend_xmin::text::bigint FROM pg_stat_get_activity(%s)"
+# In one round trip; without the first a transaction sees the activity of its first look for ever.
+_XMINS = """
+SELECT pg_catalog.pg_stat_clear_snapshot();
+SELECT a.backend_xmin::text::bigint, pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint
+FROM pg_catalog.pg_stat_get_activity({}) a
+"""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Asked only when a transaction meets a moved period."""
+    """A backend, or nobody when the client is not our foreign server."""
 
-    link: Link
     pid: int | None
 
     @classmethod
-    def of(cls, link: Link, application_name: str) -> Origin:
+    def of(cls, application_name: str) -> Origin:
         match = _SESSION.fullmatch(application_name)
-        return cls(link, int(match[1], 16) if match else None)
+        return cls(int(match[1], 16) if match else None)
 
-    def reads_later_than(self, xmin: int) -> bool:
-        """Whether it has surely taken a snapshot after one of ours with this xmin.
+    def reads_later(self, backing: psycopg.Connection[Any]) -> bool:
+        """Whether it has surely taken a snapshot after the one of our backing transaction.
 
-        `postgres_fdw` does not tell READ COMMITTED from REPEATABLE READ. But a transaction with one snapshot took it
-        before it first came to us, so its xmin is not above ours, ever; a transaction with a snapshot per statement
-        gets above it unless an old writer holds xmin back. True therefore means: its view of the table moves anyway.
+        `postgres_fdw` does not tell READ COMMITTED from REPEATABLE READ. But the xmin of snapshots never goes back in
+        time, and a transaction with one snapshot took it before it first came to us: its xmin is not above ours, ever.
+        A transaction with a snapshot per statement gets above it with the first statement after a commit, unless an
+        old writer holds xmin back or a cursor of its own is open. Within a statement the answer does not change.
         """
         if self.pid is None:
             return False
-        current = self.link.run(self._xmin)
-        # xids are compared in a circle; ours has an epoch, the other has none.
-        return current is not None and 0 < (current - xmin) % 2**32 < 2**31
-
-    def _xmin(self, connection: Connection) -> int | None:
-        row = connection.execute(_XMIN, (self.pid,)).fetchone()
-        return row[0] if row else None
+        cursor = backing.execute(_XMINS.format(int(self.pid)))
+        cursor.nextset()
+        row = cursor.fetchone()
+        # xids are compared in a circle: the client's has no epoch.
+        return row is not None and row[0] is not None and 0 < (row[0] - row[1]) % 2**32 < 2**31

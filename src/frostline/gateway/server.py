@@ -184,7 +184,7 @@ class Gateway:
             stream.write(startup.greeting(version, parameters, client.pid, client.secret))
             stream.sock.settimeout(None)
             backing = Backing(self._dsn, client.canceller)
-            origin = Origin.of(self._link, parameters.get("application_name", ""))
+            origin = Origin.of(parameters.get("application_name", ""))
             executor = Executor(View(self._engine, backing, client.canceller, self._presence.pins, origin))
             client.session = Session(stream, executor, client.canceller)
             try:

@@ -23,6 +23,7 @@ class Transaction:
     status: bytes = IDLE
     cursors: dict[str, Rows] = field(default_factory=dict)
     savepoints: list[Savepoint] = field(default_factory=list)
+    declared: set[str] = field(default_factory=set)  # every cursor there was; postgres_fdw reuses names in rescans only
 
     def begin(self) -> None:
         self.status = ACTIVE
@@ -35,6 +36,7 @@ class Transaction:
     def end(self) -> None:
         self._close(set(self.cursors))
         self.savepoints.clear()
+        self.declared.clear()
         self.status = IDLE
 
     def savepoint(self, name: str) -> None:
@@ -58,6 +60,7 @@ class Transaction:
             rows.close()
             raise QueryError(f'cursor "{name}" already exists', sqlstate="42P03")
         self.cursors[name] = rows
+        self.declared.add(name)
 
     def cursor(self, name: str) -> Rows:
         found = self.cursors.get(name)

@@ -1,9 +1,11 @@
 """The cold tier as one remote transaction sees it: one Postgres snapshot, one Iceberg snapshot per table.
 
-The snapshot is taken at the first use and stays. Postgres's partitions, though, are always the current ones: a period
-archived since is foreign to the client and still hot in the snapshot. Its rows are in neither then, so the range of
-every source is compared with the seam. Where it does not fit, the view is opened anew if the transaction has read
-nothing cold yet, or if it is one that sees later commits anyway; else the answer is 40001.
+The snapshot is taken at the first use. A REPEATABLE READ or SERIALIZABLE transaction keeps it. In READ COMMITTED a new
+one is taken for each statement whose own snapshot is surely later, so that what others commit is seen.
+
+Postgres's partitions are always the current ones: a period archived since the snapshot is foreign to the client and
+still hot here, its rows in neither. So the range of every source is compared with the seam; where it does not fit and
+no new snapshot may be taken, the answer is 40001.
 """
 
 from __future__ import annotations
@@ -57,21 +59,22 @@ class View:
     _read: bool = False  # a statement was answered from this snapshot
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
 
-    def pin(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
+    def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
+        if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
+            self.end()
         self._open({source.snapshot for source in sources}, may_restart)
-        moved: str | None = None
         try:
             found = {source: self._table(source) for source in sources}
             moved = next((f"{table} {source.range}" for source, table in found.items() if _hot(source, table)), None)
             if any(pin.lost for pin in self._held):
                 raise SnapshotGone
         except SnapshotGone:
-            moved = f"table {sources[0].table} in the lake"
+            found, moved = {}, f"table {sources[0].table} in the lake"
         if moved is None:
             self._read = True
             return found
-        if may_restart and self._may_look_again():
+        if may_restart and not self._read and not self._fixed:
             self.end()
             return self.pin(sources, may_restart=False)
         raise QueryError(
@@ -140,15 +143,9 @@ class View:
             self._tables[key] = table
         return self._tables[key]
 
-    def _may_look_again(self) -> bool:
-        """Whether the client cannot tell that its snapshot moved, or moves it with every statement anyway."""
-        if self._fixed:
-            return False
-        if not self._read:
-            return True
+    def _client_moved_on(self) -> bool:
         with self.backing.running():
-            row = self.backing.connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())").fetchone()
-        return row is not None and self.origin.reads_later_than(int(row[0]))
+            return self.origin.reads_later(self.backing.connection)
 
     def _has_delta(self, source: Source, table: ColdTable) -> bool:
         query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,14 +70,52 @@ def test_changed_cold_rows_are_merged(delta: psycopg.Connection[Any], query: str
     assert rows(delta, query.format("events")) == rows(delta, query.format("expected"))
 
 
-def test_a_transaction_sees_the_delta_of_its_first_use(world: World, connection: psycopg.Connection[Any]) -> None:
-    with world.connect() as other, connection.transaction():
-        assert rows(connection, "SELECT count(*) FROM events WHERE id = 5") == [(b"1",)]
+@pytest.mark.parametrize(
+    ("level", "after"), [("READ COMMITTED", b"0"), ("REPEATABLE READ", b"1"), ("SERIALIZABLE", b"1")]
+)
+def test_a_change_is_seen_by_later_statements_in_read_committed_only(
+    world: World, connection: psycopg.Connection[Any], level: str, after: bytes
+) -> None:
+    query = "SELECT count(*) FROM events WHERE id = 5"
+    with world.connect() as other:
+        connection.execute(f"BEGIN ISOLATION LEVEL {level}")
+        assert rows(connection, query) == [(b"1",)]
         other.execute("INSERT INTO frostline_delta.events SELECT *, 'T', 1, 0 FROM copy WHERE id = 5")
         try:
-            assert rows(connection, "SELECT count(*) FROM events WHERE id = 5") == [(b"1",)]
-            assert rows(other, "SELECT count(*) FROM events WHERE id = 5") == [(b"0",)]
+            assert rows(connection, query) == [(after,)]
+            assert rows(other, query) == [(b"0",)]
+            connection.execute("COMMIT")
+            assert rows(connection, query) == [(b"0",)]
         finally:
+            other.execute("DELETE FROM frostline_delta.events")
+
+
+def test_one_statement_reads_one_state_however_often_it_scans(
+    world: World, connection: psycopg.Connection[Any]
+) -> None:
+    """A nested loop declares its inner cursor again and again; changes committed meanwhile are not for it."""
+    for setting in ("hashjoin", "mergejoin", "material", "memoize"):
+        connection.execute(f"SET enable_{setting} = off")
+    connection.execute("CREATE TEMP TABLE slow (k bigint)")
+    connection.execute("INSERT INTO slow SELECT 5 FROM generate_series(1, 40)")
+    query = (
+        f"SELECT count(e.id), count(*) FROM slow s LEFT JOIN LATERAL"
+        f" (SELECT id FROM events WHERE id = s.k AND ts < '{SEAM}' OFFSET 0) e ON pg_sleep(0.02) IS NOT NULL"
+    )
+    with world.connect() as other:
+        changer = threading.Timer(
+            0.3, other.execute, ["INSERT INTO frostline_delta.events SELECT *, 'T', 1, 0 FROM copy WHERE id = 5"]
+        )
+        connection.execute("BEGIN")
+        assert rows(connection, "SELECT count(*) FROM events WHERE id = 5") == [(b"1",)]
+        changer.start()
+        try:
+            assert rows(connection, query) == [(b"40", b"40")]
+            changer.join()
+            assert rows(connection, "SELECT count(*) FROM events WHERE id = 5") == [(b"0",)]
+        finally:
+            changer.join()
+            connection.execute("ROLLBACK")
             other.execute("DELETE FROM frostline_delta.events")
 
 

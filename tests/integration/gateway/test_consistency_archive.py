@@ -1,0 +1,205 @@
+"""Real archive runs under open transactions: a period is seen before or after, never missing or doubled, or 40001."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_tiering import World
+
+TABLE = """
+CREATE TABLE public.{0} (id bigint, ts timestamptz NOT NULL, v int NOT NULL, PRIMARY KEY (id, ts))
+    PARTITION BY RANGE (ts);
+CREATE TABLE public.{0}_01 PARTITION OF public.{0} FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE public.{0}_02 PARTITION OF public.{0} FOR VALUES FROM ('2020-02-01') TO ('2020-03-01');
+CREATE TABLE public.{0}_now PARTITION OF public.{0} FOR VALUES FROM ('2020-03-01') TO (MAXVALUE);
+INSERT INTO public.{0} SELECT i, timestamptz '2020-01-01' + i * interval '1 h', i FROM generate_series(0, 1999) i;
+ANALYZE public.{0};
+"""
+ALL = "SELECT count(*), sum(v) FROM public.events"
+EXPECTED = (2000, 1999000)
+COLD = "SELECT count(*) FROM public.others WHERE ts < '2020-02-01'"  # opens the session's view of the cold tier
+Connection = psycopg.Connection[Any]
+
+
+def _begun(world: World, level: str, *statements: str) -> Connection:
+    """A session in a transaction that has read cold rows of another table."""
+    connection = world.connect()
+    connection.execute("PREPARE all_events AS " + ALL)
+    connection.execute("SET plan_cache_mode = force_generic_plan")
+    assert connection.execute("EXECUTE all_events").fetchone() == EXPECTED
+    connection.execute(f"BEGIN ISOLATION LEVEL {level}")
+    for statement in statements:
+        connection.execute(statement)
+    return connection
+
+
+CURSOR = "DECLARE c CURSOR FOR SELECT id FROM public.others WHERE ts < '2020-02-01'"
+ROLLED_BACK = ("SAVEPOINT s", f"{ALL} WHERE ts < '2020-03-01'", "ROLLBACK TO s", COLD)
+# What a transaction did before the archive run, and whether it may go on after it.
+BEFORE: dict[str, tuple[str, tuple[str, ...], bool]] = {
+    "committed, cold read": ("READ COMMITTED", (COLD,), True),
+    "committed, nothing read": ("READ COMMITTED", ("SELECT 1",), True),
+    "committed, cursor open": ("READ COMMITTED", (CURSOR, "FETCH 1 FROM c"), False),
+    "committed, cursor closed": ("READ COMMITTED", (CURSOR, "FETCH 1 FROM c", "CLOSE c"), True),
+    "committed, savepoint": ("READ COMMITTED", ROLLED_BACK, True),
+    "repeatable, cold read": ("REPEATABLE READ", (COLD,), False),
+    "repeatable, snapshot only": ("REPEATABLE READ", ("SELECT count(*) FROM pg_class",), True),
+    "repeatable, savepoint": ("REPEATABLE READ", ROLLED_BACK, False),
+    "repeatable, pinned": ("REPEATABLE READ", ("SELECT frostline.pin()",), False),
+    "serializable, cold read": ("SERIALIZABLE", (COLD,), False),
+    "serializable, snapshot only": ("SERIALIZABLE", ("SELECT count(*) FROM pg_class",), True),
+}
+
+
+def test_every_kind_of_transaction_that_was_open_when_a_period_was_archived(any_world: World) -> None:
+    any_world.run(TABLE.format("events") + TABLE.format("others"))
+    any_world.register("public.others")
+    any_world.archive("public.others")
+    any_world.register("public.events")
+    sessions = {name: _begun(any_world, level, *did) for name, (level, did, _) in BEFORE.items()}
+    assert [one.rows for one in any_world.archive("public.events")] == [744, 696]
+    found: dict[str, object] = {}
+    for name, connection in sessions.items():
+        try:
+            found[name] = connection.execute("EXECUTE all_events").fetchone()
+            assert connection.execute(ALL).fetchone() == found[name]
+            connection.execute("COMMIT")
+        except psycopg.errors.SerializationFailure:
+            found[name] = None
+            connection.execute("ROLLBACK")
+    assert found == {name: EXPECTED if goes_on else None for name, (_, _, goes_on) in BEFORE.items()}
+    for connection in sessions.values():
+        assert connection.execute("EXECUTE all_events").fetchone() == EXPECTED
+
+
+def test_a_pinned_transaction_reads_on_what_did_not_move(any_world: World) -> None:
+    any_world.run(TABLE.format("events") + TABLE.format("others"))
+    any_world.register("public.others")
+    any_world.archive("public.others")
+    any_world.register("public.events")
+    connection = _begun(any_world, "REPEATABLE READ", "SELECT frostline.pin()")
+    any_world.archive("public.events")
+    any_world.run("UPDATE public.events SET v = 0 WHERE ts >= '2020-03-01'")
+    recent = "SELECT sum(v) FROM public.events WHERE ts >= '2020-03-01'"
+    assert connection.execute(COLD).fetchone() == (744,)
+    assert connection.execute(recent).fetchone() == (962920,)
+    with pytest.raises(psycopg.errors.SerializationFailure, match=r"public\.events from .* moved between tiers"):
+        connection.execute(ALL)
+
+
+class Racing:
+    """Threads that work until told to stop, and say what went wrong."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stop = threading.Event()
+        self.wrong: list[object] = []
+        self.done: dict[str, int] = {}
+        self._threads: list[threading.Thread] = []
+
+    def start(self, name: str, step: Callable[[Connection], None]) -> None:
+        def work() -> None:
+            with psycopg.connect(self.world.dsn, autocommit=True) as connection:
+                while not self.stop.is_set():
+                    try:
+                        step(connection)
+                        self.done[name] = self.done.get(name, 0) + 1
+                    except psycopg.errors.SerializationFailure:
+                        self.done[f"{name}, retried"] = self.done.get(f"{name}, retried", 0) + 1
+                        connection.execute("ROLLBACK")
+                    except Exception as error:
+                        self.wrong.append((name, error))
+                        return
+
+        self.done[name] = 0
+        self._threads.append(threading.Thread(target=work))
+        self._threads[-1].start()
+
+    def finish(self, more: int) -> None:
+        """Let everybody do some more after the run, then end."""
+        before = dict(self.done)
+        end = threading.Event()
+        for _ in range(600):
+            if self.wrong or all(self.done[n] >= before[n] + more for n in before if "retried" not in n):
+                break
+            end.wait(0.05)
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(30)
+        assert self.wrong == []
+
+
+def _reader(racing: Racing, level: str) -> Callable[[Connection], None]:
+    def step(connection: Connection) -> None:
+        connection.execute(f"BEGIN ISOLATION LEVEL {level}")
+        connection.execute(COLD)
+        for _ in range(2):
+            found = connection.execute(ALL).fetchone()
+            if found != EXPECTED:
+                racing.wrong.append((level, found))
+        connection.execute("COMMIT")
+
+    return step
+
+
+def test_readers_that_never_pause_see_every_row_once(any_world: World) -> None:
+    any_world.run(TABLE.format("events") + TABLE.format("others"))
+    any_world.register("public.others")
+    any_world.archive("public.others")
+    any_world.register("public.events")
+    racing = Racing(any_world)
+    for level in ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"):
+        racing.start(level, _reader(racing, level))
+    try:
+        assert len(any_world.archive("public.events")) == 2
+    finally:
+        racing.finish(more=3)
+    assert "READ COMMITTED, retried" not in racing.done or racing.done["READ COMMITTED"] > 0
+
+
+def _transfer(connection: Connection) -> None:
+    """One row gives to another, anywhere in the table; a row that has become cold cannot be changed."""
+    one, two = random.sample(range(2000), 2)
+    try:
+        with connection.transaction():
+            for row, change in ((one, -7), (two, 7)):
+                done = connection.execute("UPDATE public.events SET v = v + %s WHERE id = %s", [change, row])
+                assert done.rowcount == 1
+    except (psycopg.errors.FeatureNotSupported, psycopg.errors.ObjectNotInPrerequisiteState):
+        pass
+
+
+def _pinned(racing: Racing) -> Callable[[Connection], None]:
+    def step(connection: Connection) -> None:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT frostline.pin()")
+        first = connection.execute("SELECT id, v FROM public.events ORDER BY id").fetchall()
+        total = sum(v for _, v in first)
+        if (len(first), total) != EXPECTED:
+            racing.wrong.append((len(first), total))
+        if connection.execute(ALL).fetchone() != EXPECTED:
+            racing.wrong.append("second read")
+        connection.execute("COMMIT")
+
+    return step
+
+
+def test_a_pinned_total_is_constant_under_transfers_and_archiving(any_world: World) -> None:
+    any_world.run(TABLE.format("events"))
+    any_world.register("public.events")
+    racing = Racing(any_world)
+    racing.start("pinned", _pinned(racing))
+    racing.start("transfer", _transfer)
+    try:
+        assert len(any_world.archive("public.events")) == 2
+    finally:
+        racing.finish(more=5)
+    assert racing.done["transfer"] > 20
+    moved = any_world.run("SELECT count(*) FROM public.events WHERE v <> id")
+    assert moved[0][0] > 20
