@@ -71,10 +71,10 @@ NATIVE: dict[str, Storage] = {
         export=_MICROS,
         restore="timestamp_micros({c})",
         load="make_timestamptz(CAST({c} AS BIGINT))",
-        # The gateway's DuckDB runs in UTC; a zone-less cast keeps the text free of zone names.
+        # By way of the microseconds: a cast to TIMESTAMP goes through a double and is wrong after the year 287396.
         text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' "
-        "THEN CAST(CAST({c} AS TIMESTAMP) AS VARCHAR) || '+00' "
-        "ELSE replace(CAST(CAST({c} AS TIMESTAMP) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
+        "THEN CAST(make_timestamp(epoch_us({c})) AS VARCHAR) || '+00' "
+        "ELSE replace(CAST(make_timestamp(epoch_us({c})) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
         cannot_hold=_TOO_LATE,
     ),
     "uuid": Storage("uuid", "uuid", export="{c}::text", load="CAST({c} AS UUID)"),
