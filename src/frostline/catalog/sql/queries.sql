@@ -165,3 +165,30 @@ WHERE c.oid = %(oid)s AND a.grantee <> c.relowner
 SELECT c.relname, o.id, o.leaf
 FROM frostline.operations o JOIN pg_class c ON c.relname = 'dropped_' || o.id
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND o.table_id = %(table)s;
+
+-- name: copy_size
+-- Since 18: what the planner believes of a relation's size.
+SELECT pg_restore_relation_stats('schemaname', %(schema)s::text, 'relname', %(name)s::text,
+    'relpages', %(pages)s::int, 'reltuples', %(rows)s::real);
+
+-- name: copy_column_statistics
+-- Since 18: every column's statistics of one relation given to another with the same columns.
+SELECT s.attname, pg_restore_attribute_stats(
+    'schemaname', %(schema)s::text, 'relname', %(name)s::text, 'attname', s.attname::text, 'inherited', false,
+    'null_frac', s.null_frac, 'avg_width', s.avg_width, 'n_distinct', s.n_distinct,
+    'most_common_vals', s.most_common_vals::text, 'most_common_freqs', s.most_common_freqs,
+    'histogram_bounds', s.histogram_bounds::text, 'correlation', s.correlation,
+    'most_common_elems', s.most_common_elems::text, 'most_common_elem_freqs', s.most_common_elem_freqs,
+    'elem_count_histogram', s.elem_count_histogram,
+    'range_length_histogram', s.range_length_histogram::text, 'range_empty_frac', s.range_empty_frac,
+    'range_bounds_histogram', s.range_bounds_histogram::text)
+FROM pg_stats s
+WHERE s.schemaname = %(from_schema)s AND s.tablename = %(from_name)s AND NOT s.inherited;
+
+-- name: unmeasured_periods
+-- Foreign partitions the planner knows nothing about, with what the registry knows.
+SELECT n.nspname, c.relname, p.rows, p.bytes
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND c.reltuples < 0;

@@ -14,6 +14,7 @@ from frostline.config import Settings
 from frostline.errors import OperationError
 from frostline.model.tables import Leaf
 from frostline.report import Report
+from frostline.tiering import statistics
 from frostline.tiering.archive import capture, export, plan, steps, swap, verify
 from frostline.tiering.register import ensure_bound_check
 
@@ -79,6 +80,7 @@ def _one(
             if not connection.broken:
                 capture.abandon(connection, operation)
             raise
+        statistics.carry_over(connection, operation)
         with steps.step(connection, operation, 5, "drop"):
             swap.drop(connection, operation)
         steps.finish(connection, operation)
