@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from frostline.errors import QueryError
+
+_LONGEST = 10_000  # characters of a text worth keeping
 
 _TOKEN = re.compile(
     r"""
@@ -42,6 +45,16 @@ class Token:
 
 def tokens(sql: str) -> list[Token]:
     """Every token but white space."""
+    return list(_tokens(sql) if len(sql) < _LONGEST else _scanned(sql))
+
+
+@lru_cache(maxsize=2000)
+def _tokens(sql: str) -> tuple[Token, ...]:
+    """A statement is looked at several times on its way, and many are sent again word for word."""
+    return tuple(_scanned(sql))
+
+
+def _scanned(sql: str) -> list[Token]:
     found: list[Token] = []
     at = depth = 0
     while at < len(sql):

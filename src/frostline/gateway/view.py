@@ -55,6 +55,7 @@ class View:
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[Source, str | None] = field(default_factory=dict)
+    _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
     _held: list[Pin] = field(default_factory=list)
     _read: bool = False  # a statement was answered from this snapshot
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
@@ -107,12 +108,21 @@ class View:
             self._deltas[source] = self._load_delta(source, table) if self._has_delta(source, table) else None
         return self._deltas[source]
 
+    def delta_rows(self, source: Source, table: ColdTable) -> int:
+        """How many versions the delta has in the range."""
+        query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(
+            sql.Identifier(*table.delta), _in_range(source, table)
+        )
+        with self.backing.running():
+            row = self.backing.connection.execute(query).fetchone()
+        return int(row[0]) if row else 0
+
     def end(self) -> None:
         """Forget everything read so far."""
         for name in filter(None, self._deltas.values()):
             with self.engine.cursor() as cursor:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
-        for kept in (self.temp_tables, self._tables, self._deltas):
+        for kept in (self.temp_tables, self._tables, self._deltas, self._changed):
             kept.clear()
         self._read = self._fixed = False
         self.backing.end()
@@ -148,9 +158,13 @@ class View:
             return self.origin.reads_later(self.backing.connection)
 
     def _has_delta(self, source: Source, table: ColdTable) -> bool:
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(
-            sql.Identifier(*table.delta), _in_range(source, table)
-        )
+        # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
+        if table.id not in self._changed:
+            self._changed[table.id] = self._exists(table, sql.SQL("true"))
+        return self._changed[table.id] and self._exists(table, _in_range(source, table))
+
+    def _exists(self, table: ColdTable, condition: sql.Composable) -> bool:
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(sql.Identifier(*table.delta), condition)
         with self.backing.running():
             row = self.backing.connection.execute(query).fetchone()
         return bool(row and row[0])
