@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import demo, settings, stack, tables
+from frostline.cli import demo, explain, settings, stack, tables
 from frostline.cli.common import Options, clear_errors
 
 
@@ -54,4 +54,5 @@ def options(
 demo.add_to(app)
 tables.add_to(app)
 stack.add_to(app)
+explain.add_to(app)
 settings.add_to(app)

@@ -54,7 +54,7 @@ QUERIES = [
 
 
 def _plan(connection: psycopg.Connection[Any], query: str) -> dict[str, Any]:
-    row = connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchone()  # type: ignore[arg-type]
+    row = connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchone()
     assert row is not None
     found: dict[str, Any] = row[0][0]["Plan"]
     return found
