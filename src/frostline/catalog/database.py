@@ -8,15 +8,27 @@ from psycopg.rows import TupleRow
 from frostline.errors import DatabaseError
 
 MINIMUM_VERSION = 150000  # postgres_fdw learned application_name escapes in 15
-# Bounds and values are read as text: without these the text would depend on the role's own settings.
+# What a role or a database may have set otherwise, and our work cannot have.
 SESSION = {
+    # Bounds and values are read as text: it must not depend on who asks.
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
     "intervalstyle": "postgres",
     "extra_float_digits": "3",
     "bytea_output": "hex",
-    "client_min_messages": "warning",
+    "xmloption": "content",
+    "array_nulls": "on",
+    "standard_conforming_strings": "on",
     "search_path": "pg_catalog",  # nobody's function or operator stands in for a built-in one
+    # An error where a policy would hide rows: hidden from us, they would not be copied, and dropped.
+    "row_security": "off",
+    "default_transaction_read_only": "off",
+    "client_min_messages": "warning",
+    # A long export is no runaway query.
+    "statement_timeout": "0",
+    "transaction_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
 }
 
 Connection = psycopg.Connection[TupleRow]
@@ -40,8 +52,16 @@ def connect(dsn: str, *, application: str = "frostline", autocommit: bool = True
     if version < MINIMUM_VERSION:
         connection.close()
         raise DatabaseError(f"this is Postgres {version // 10000}; Frostline needs 15 or later")
-    for name, value in SESSION.items():
-        connection.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+    connection.execute(session_sql(local=False))
     if not autocommit:
         connection.commit()
     return connection
+
+
+def session_sql(*, local: bool) -> str:
+    """One statement that sets all of SESSION that this version of Postgres knows."""
+    values = ", ".join(f"('{name}', '{value}')" for name, value in SESSION.items())
+    return (
+        f"SELECT pg_catalog.set_config(v.name, v.value, {str(local).lower()}) FROM (VALUES {values}) v (name, value)"
+        " WHERE EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) v.name)"
+    )

@@ -71,6 +71,15 @@ def find(connection: Connection, oid: int) -> Managed | None:
     )
 
 
+def get_by_id(connection: Connection, id_: int) -> Managed:
+    """A managed table whose row is known to exist."""
+    row = connection.execute("SELECT relation::oid FROM frostline.tables WHERE id = %s", (id_,)).fetchone()
+    found = find(connection, row[0]) if row else None
+    if found is None:
+        raise RefusedError(f"the table registered under number {id_} is no longer registered")
+    return found
+
+
 def get(connection: Connection, text: str) -> Managed:
     """The managed table a person named, or one sentence why it is none."""
     require(connection)

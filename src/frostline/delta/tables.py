@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from frostline.model.tables import Table, derived_name
+from frostline.model.tables import Leaf, Table, derived_name
 
 SCHEMA = "frostline_delta"
 
@@ -30,61 +30,80 @@ def archived_name(id_: int) -> str:
 
 
 def create(table: Table, id_: int) -> list[Composed]:
-    """The delta table, its capture function, and the functions that refuse what would get lost."""
+    """The delta table and the functions that refuse what would get lost."""
+    truncate = f"a partition of {table} on its way to the lake cannot be truncated"
     return [
         _delta(table, id_),
-        _capture(table, id_),
-        _refuse(no_truncate_name(id_), f"a partition of {table} on its way to the lake cannot be truncated", "55006"),
-        _refuse(archived_name(id_), f"this partition of {table} has been archived", "55000"),
+        _refuse(
+            no_truncate_name(id_), truncate, "55006", "Delete its rows, or truncate it when the archive run is over."
+        ),
+        _refuse(
+            archived_name(id_), f"this partition of {table} has been archived", "55000", "Run the statement again."
+        ),
     ]
 
 
+def capture(table: Table, id_: int, leaf: Leaf) -> Composed:
+    """The trigger function that writes a leaf's changes to the delta.
+
+    OLD and NEW only tell which keys changed; the row is read again. A user's own trigger may have changed it once more
+    since, and its change was captured before this one.
+    """
+    every, key = tuple(column.name for column in table.stored), table.primary_key
+    values = tuple(name for name in every if name not in key)
+
+    def note(record: str) -> Composed:
+        return SQL(
+            """
+    INSERT INTO {delta} AS d (_op, _seq, _prev, {key}{values})
+    SELECT CASE WHEN l.ctid IS NULL THEN 'T' ELSE 'U' END, nextval('frostline.version'), 0, {record_key}{leaf_values}
+    FROM (VALUES (1)) AS one LEFT JOIN ONLY {leaf} AS l ON ({same})
+    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};"""
+        ).format(
+            delta=Identifier(SCHEMA, delta_name(table, id_)),
+            leaf=Identifier(leaf.schema, leaf.name),
+            key=_names(key),
+            record_key=_names(key, f"{record}."),
+            values=_each(", {c}", values),
+            leaf_values=_each(", l.{c}", values),
+            same=SQL(" AND ").join(SQL("l.{c} = " + record + ".{c}").format(c=Identifier(name)) for name in key),
+            replaced=_each(", {c} = excluded.{c}", values),
+        )
+
+    # SECURITY DEFINER: whoever may write the leaf need not be able to write the delta.
+    return SQL(
+        """CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $frostline$
+#variable_conflict use_column
+BEGIN
+  IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN{old}
+  END IF;
+  IF tg_op <> 'DELETE' THEN{new}
+  END IF;
+  RETURN NULL;
+END $frostline$"""
+    ).format(
+        function=Identifier(SCHEMA, capture_name(id_)),
+        old_key=_names(key, "OLD."),
+        new_key=_names(key, "NEW."),
+        old=note("OLD"),
+        new=note("NEW"),
+    )
+
+
 def _delta(table: Table, id_: int) -> Composed:
-    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in table.stored)
+    # Base types: a tombstone has no values, and a domain may be NOT NULL.
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.base_type)) for c in table.stored)
     return SQL(
         "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')), _seq bigint NOT NULL UNIQUE,"
         " _prev bigint NOT NULL, UNIQUE ({}, _prev))"
     ).format(Identifier(SCHEMA, delta_name(table, id_)), columns, _names(table.primary_key))
 
 
-def _capture(table: Table, id_: int) -> Composed:
-    # SECURITY DEFINER: whoever may write the leaf need not be able to write the delta.
-    every, key = tuple(column.name for column in table.stored), table.primary_key
-    delta = Identifier(SCHEMA, delta_name(table, id_))
-    return SQL(
-        """CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $frostline$
-#variable_conflict use_column
-BEGIN
-  IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN
-    INSERT INTO {delta} AS d (_op, _seq, _prev, {key}) VALUES ('T', nextval('frostline.version'), 0, {old_key})
-    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{cleared};
-  END IF;
-  IF tg_op <> 'DELETE' THEN
-    INSERT INTO {delta} AS d (_op, _seq, _prev, {every}) VALUES ('U', nextval('frostline.version'), 0, {new})
-    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};
-  END IF;
-  RETURN NULL;
-END $frostline$"""
-    ).format(
-        function=Identifier(SCHEMA, capture_name(id_)),
-        delta=delta,
-        key=_names(key),
-        every=_names(every),
-        old_key=_names(key, "OLD."),
-        new_key=_names(key, "NEW."),
-        new=_names(every, "NEW."),
-        cleared=_assignments(tuple(c for c in every if c not in key), "NULL"),
-        replaced=_assignments(tuple(c for c in every if c not in key), None),
+def _refuse(name: str, message: str, sqlstate: str, hint: str) -> Composed:
+    body = SQL("BEGIN RAISE EXCEPTION USING MESSAGE = {}, ERRCODE = {}, HINT = {}; END").format(
+        Literal(message), Literal(sqlstate), Literal(f"Nothing was changed. {hint}")
     )
-
-
-def _refuse(name: str, message: str, sqlstate: str) -> Composed:
-    body = SQL(
-        """BEGIN
-  RAISE EXCEPTION USING MESSAGE = {}, ERRCODE = {}, HINT = 'Nothing was changed. Run the statement again.';
-END"""
-    ).format(Literal(message), Literal(sqlstate))
     return SQL("CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS {}").format(
         Identifier(SCHEMA, name), Literal(body.as_string(None))
     )
@@ -94,9 +113,5 @@ def _names(columns: tuple[str, ...], prefix: str = "") -> Composed:
     return SQL(", ").join(SQL(prefix) + Identifier(column) for column in columns)
 
 
-def _assignments(columns: tuple[str, ...], value: str | None) -> Composed:
-    """`, c = ...` for each column: a fixed SQL value, or the row that was proposed."""
-    return SQL("").join(
-        SQL(", {} = {}").format(Identifier(c), SQL(value) if value else SQL("excluded.") + Identifier(c))
-        for c in columns
-    )
+def _each(template: str, columns: tuple[str, ...]) -> Composed:
+    return SQL("").join(SQL(template).format(c=Identifier(column)) for column in columns)

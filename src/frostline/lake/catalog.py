@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from sqlalchemy.engine import URL
 
 from frostline.catalog.names import LAKE_SCHEMA
@@ -72,6 +73,11 @@ def opened(settings: Settings) -> Iterator[SqlCatalog]:
         )
     try:
         yield catalog
+    except (OSError, ValueError) as error:
+        raise LakeError(
+            f"the lake in {settings.warehouse} cannot be used: {error}",
+            hint="is it there, is it a directory, may this user write it? nothing was changed",
+        ) from error
     finally:
         catalog.close()
 
@@ -80,7 +86,7 @@ def identifier(managed: Managed) -> tuple[str, str]:
     return managed.lake_namespace, managed.lake_table
 
 
-def ensure_table(settings: Settings, managed: Managed) -> None:
+def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> None:
     """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot.
 
     Whatever stands above that snapshot was never shown to a reader: an archive run died between its Iceberg commit
@@ -101,6 +107,7 @@ def ensure_table(settings: Settings, managed: Managed) -> None:
         if head is None or head.snapshot_id == managed.snapshot_id:
             return
         if managed.snapshot_id is None:
+            _only_ours(table, managed, operations)
             catalog.purge_table(identifier(managed))
             _create(catalog, managed)
         else:
@@ -123,11 +130,26 @@ def snapshot_of(settings: Settings, managed: Managed, operation: int) -> Snapsho
     with opened(settings) as catalog:
         table: IcebergTable = catalog.load_table(identifier(managed))
         head = table.current_snapshot()
-        if head is None or head.summary is None or head.summary.get(layout.OPERATION) != str(operation):
+        # On top of anything but the registry's snapshot, the head would bring in rows that somebody else committed.
+        if head is None or head.parent_snapshot_id != managed.snapshot_id or _made_by(head) != str(operation):
             return None
+        assert head.summary is not None  # it carries the operation's id
         added = {name: int(head.summary.get(f"added-{name}") or 0) for name in ("records", "files-size", "data-files")}
         return Snapshot(
             head.snapshot_id, table.metadata_location, added["records"], added["files-size"], added["data-files"]
+        )
+
+
+def _made_by(snapshot: IcebergSnapshot) -> str | None:
+    return snapshot.summary.get(layout.OPERATION) if snapshot.summary is not None else None
+
+
+def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> None:
+    """What is about to be removed was written by runs of this very table that never got to show it."""
+    if not all(_made_by(snapshot) in operations for snapshot in table.snapshots()):
+        raise LakeError(
+            f"the lake has a table {'.'.join(identifier(managed))} already that {managed.table} did not write",
+            hint="rename or remove that Iceberg table, then run the same command again; nothing was touched",
         )
 
 

@@ -20,6 +20,7 @@ class Column:
     number: int  # pg_attribute.attnum: its identity across renames
     name: str
     type: str  # format_type(): what DDL needs
+    base_type: str  # the type under any domain
     storage: Storage
     not_null: bool = False
     generated: str = ""  # '' | 's'tored | 'v'irtual

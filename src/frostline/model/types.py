@@ -35,7 +35,7 @@ _INFINITE = "NOT isfinite({c})"
 # Microseconds since 1970 end here in 64 bits; Postgres counts from 2000 and goes on until 294276.
 _TOO_LATE = f"({_INFINITE} OR {{c}} >= '294247-01-01')"
 
-TEXT_FORM = Storage("text form", "string", export="{c}::text", text="{c}")
+TEXT_FORM = Storage("text form", "string", export="frostline.output({c})", text="{c}")
 _DECIMAL = Storage("numeric", "decimal", cannot_hold="{c} = 'NaN'")
 
 # Keyed by pg_type.typname in pg_catalog.
@@ -88,7 +88,8 @@ NATIVE: dict[str, Storage] = {
 
 def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
     """How a column of this type (a domain: of its base type) is kept."""
-    if not builtin:
+    # bpchar without a length keeps its blanks; a cast to text would drop them.
+    if not builtin or (typname == "bpchar" and typmod < 0):
         return TEXT_FORM
     if typname == "numeric":
         decimal = numeric_modifiers(typmod)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from psycopg.sql import Identifier
 
-from frostline.catalog.database import SESSION
+from frostline.catalog.database import session_sql
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import OperationError
@@ -81,9 +81,9 @@ def _slices(pages: int) -> list[str]:
 
 def _session(snapshot: str) -> str:
     """First statements of each task's transaction; a snapshot can only be taken before any query."""
-    settings = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in SESSION.items() if name != "search_path")
     return (
-        f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET TRANSACTION SNAPSHOT '{snapshot}'; {settings}"
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
+        f" SET TRANSACTION SNAPSHOT '{snapshot}'; {session_sql(local=True)}"
     )
 
 

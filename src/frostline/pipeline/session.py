@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,10 +78,12 @@ def stop(session: SparkSession) -> None:
     """Stop Spark and its JVM: PySpark would leave the JVM until this process ends."""
     from pyspark import SparkContext
 
-    session.stop()
+    with suppress(Exception):  # a JVM that was killed cannot be asked to stop
+        session.stop()
     gateway = SparkContext._gateway
     if gateway is not None:
-        gateway.shutdown()
+        with suppress(Exception):
+            gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=30)
         SparkContext._gateway = None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from frostline.catalog import queries
+from frostline.catalog.database import Connection
 from frostline.catalog.names import BOUND_CHECK, SERVER_NAME
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table
+
+IDENTITY_IN_PARTITIONS = 170000  # since this version partitions share the parent's identity
 
 
 def bound(value: Bound | None, unbounded: str) -> Composable:
@@ -46,6 +50,13 @@ def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
         SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({}) NOT VALID").format(name, check, within(table, leaf.range)),
         SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(name, check),
     ]
+
+
+def copy_grants(connection: Connection, source: int, target: Identifier) -> None:
+    """Grants on one relation, given on another too."""
+    for role, privilege, grantable in queries.rows(connection, "grants", oid=source):
+        option = " WITH GRANT OPTION" if grantable else ""
+        connection.execute(SQL(f"GRANT {privilege} ON {{}} TO {role}{option}").format(target))
 
 
 def owned_by(name: Identifier, table: Table) -> Composed:

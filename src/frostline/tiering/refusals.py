@@ -35,6 +35,10 @@ def warnings(connection: Connection, oid: int) -> list[str]:
         found.append(f"row triggers ({names}) will fire on cold rows too and keep their updates from being pushed down")
     if names := _names(connection, "publications", oid):
         found.append(f"publications ({names}) do not carry changes of cold rows")
+    if names := _names(connection, "foreign_keys", oid):
+        found.append(
+            f"foreign keys ({names}) hold for hot rows only: deleting a row they refer to does not see cold rows"
+        )
     return found
 
 
@@ -96,6 +100,8 @@ def _key(connection: Connection, oid: int) -> Iterator[Objection]:
 _IN_THE_WAY = (
     ("inbound_foreign_keys", "foreign keys of other tables point at it ({})", "drop them"),
     ("secondary_unique", "UNIQUE besides the primary key ({}) cannot be kept in the lake", "make it an ordinary index"),
+    ("deferrable_key", "its primary key ({}) is deferrable", "make it NOT DEFERRABLE"),
+    ("not_valid", "constraints ({}) are not valid", "ALTER TABLE ... VALIDATE CONSTRAINT them first"),
     ("exclusions", "exclusion constraints ({}) cannot be kept in the lake", "drop them"),
     (
         "views_on_primary_key",

@@ -19,6 +19,7 @@ from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
 from frostline.tiering import ddl, refusals
+from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
 from frostline.tiering.locks import with_short_locks
 
 
@@ -160,6 +161,7 @@ def _swap(connection: Connection, plan: Plan) -> None:
         )
     for statement in plan.swap:
         connection.execute(statement)
+    _open_hot(connection, plan)
     delta_table = delta.delta_name(table, plan.id)
     connection.execute(
         "INSERT INTO frostline.tables (id, relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape)"
@@ -182,6 +184,24 @@ def _swap(connection: Connection, plan: Plan) -> None:
             "INSERT INTO frostline.periods (table_id, lower, upper, foreign_table) VALUES (%s, NULL, %s, %s::regclass)",
             (plan.id, plan.seam.text, Identifier(table.schema, plan.before).as_string(connection)),
         )
+
+
+def _open_hot(connection: Connection, plan: Plan) -> None:
+    """Whoever may write the table may write its hot partition, where ON CONFLICT is to be addressed."""
+    table, hot = plan.table, Identifier(plan.table.schema, plan.hot)
+    policies = connection.execute("SELECT relrowsecurity FROM pg_class WHERE oid = %s", (table.oid,)).fetchone()
+    if policies == (False,):  # with policies, a way around the table would be a way around them
+        ddl.copy_grants(connection, table.oid, hot)
+    if connection.info.server_version < IDENTITY_IN_PARTITIONS:
+        for column in (column for column in table.columns if column.identity):
+            query = "SELECT pg_get_serial_sequence(%s, %s)"
+            name = Identifier(table.schema, table.name).as_string(connection)
+            sequence = connection.execute(query, (name, column.name)).fetchone()
+            connection.execute(
+                SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({}::regclass)").format(
+                    hot, Identifier(column.name), Literal(sequence[0] if sequence else None)
+                )
+            )
 
 
 def _lake_name(connection: Connection, table: Table, id_: int) -> tuple[str, str]:

@@ -96,6 +96,10 @@ CREATE TABLE frostline.periods (
 );
 COMMENT ON TABLE frostline.periods IS 'the foreign partitions: one per archived period, and the one below the oldest';
 
+-- A value as its type's output function prints it. A cast to text may be anything a user made of it.
+CREATE FUNCTION frostline.output(value anyelement) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
+AS $$ SELECT CASE WHEN $1 IS DISTINCT FROM NULL THEN pg_catalog.format('%s', $1) END $$;
+
 -- Versions of cold rows are ordered by it; CACHE 1 so that a later write has a larger number in every session.
 CREATE SEQUENCE frostline.version CACHE 1;
 

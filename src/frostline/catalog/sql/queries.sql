@@ -26,7 +26,7 @@ WITH RECURSIVE base AS (
     FROM base b JOIN pg_type t ON t.oid = b.typbasetype
     WHERE b.typtype = 'd'
 )
-SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), t.typname, b.typmod,
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, b.typmod), t.typname, b.typmod,
        t.typnamespace = 'pg_catalog'::regnamespace AS builtin, t.typtype::text, a.attnotnull,
        a.attgenerated::text, a.attidentity::text,
        coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true) AS deterministic
@@ -74,8 +74,10 @@ WHERE t.relation = %(oid)s::regclass;
 SELECT attnum, lake_name FROM frostline.columns WHERE table_id = %(table)s;
 
 -- name: lake_names_taken
--- Lake tables in use.
-SELECT lake_namespace, lake_table FROM frostline.tables;
+-- Lake tables in use, those of tables that are no longer registered included.
+SELECT lake_namespace, lake_table FROM frostline.tables
+UNION
+SELECT table_namespace, table_name FROM frostline_lake.iceberg_tables;
 
 -- name: names_in_schema
 -- Every relation name in a schema.
@@ -124,6 +126,23 @@ JOIN pg_rewrite r ON r.oid = d.objid
 JOIN pg_class v ON v.oid = r.ev_class
 WHERE c.conrelid = %(oid)s AND c.contype = 'p';
 
+-- name: deferrable_key
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'p' AND condeferrable;
+
+-- name: not_valid
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND NOT convalidated;
+
+-- name: foreign_keys
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f';
+
+-- name: state_of_leaf
+-- What must not change while a leaf is archived: who it is, its file, and its capture triggers (A: fire always).
+SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
+       ARRAY(SELECT tgname || ' ' || tgenabled::text FROM pg_trigger
+             WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
+
 -- name: constraint_triggers
 SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgconstraint <> 0;
 
@@ -159,6 +178,9 @@ SELECT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END,
 FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
 WHERE c.oid = %(oid)s AND a.grantee <> c.relowner
   AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRIGGER');
+
+-- name: operations
+SELECT id::text FROM frostline.operations WHERE table_id = %(table)s;
 
 -- name: parked
 -- Leaves that were swapped out but not yet dropped.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from psycopg.sql import SQL, Composed, Identifier
 
+from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
@@ -21,21 +24,34 @@ def start(connection: Connection, operation: Operation) -> None:
     managed, leaf = operation.managed, operation.leaf
 
     def work() -> None:
-        for statement in (*_triggers(managed, leaf), clear(managed, leaf)):
+        for statement in (
+            delta.capture(managed.table, managed.id, leaf),
+            *_triggers(managed, leaf),
+            clear(managed, leaf),
+        ):
             connection.execute(statement)
+        operation.captured = state(connection, leaf)
 
     with_short_locks(connection, work, f"capturing changes of {leaf}")
 
 
 def abandon(connection: Connection, operation: Operation) -> None:
     """Take the triggers off a leaf that stays hot."""
-    managed, leaf = operation.managed, operation.leaf
+    found = queries.row(connection, "relation", oid=operation.leaf.oid)
+    if found is None:
+        return  # dropped meanwhile
+    managed, leaf = operation.managed, replace(operation.leaf, schema=found[0], name=found[1])
 
     def work() -> None:
         for statement in (*drop_triggers(leaf), clear(managed, leaf)):
             connection.execute(statement)
 
     with_short_locks(connection, work, f"releasing {leaf}")
+
+
+def state(connection: Connection, leaf: Leaf) -> tuple[object, ...] | None:
+    """What tells that no change has passed the capture by: the leaf's OID, its file, its triggers as we left them."""
+    return queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name)
 
 
 def drop_triggers(leaf: Leaf) -> list[Composed]:

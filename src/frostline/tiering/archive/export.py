@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from psycopg.sql import SQL, Identifier
 
+from frostline.catalog import queries
 from frostline.catalog.database import Connection, connect
 from frostline.config import Settings
 from frostline.errors import UnknownOutcome
 from frostline.lake import catalog as lake
+from frostline.lake import durable
 from frostline.pipeline import export as pipeline
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 def export(connection: Connection, spark: SparkSession, settings: Settings, operation: Operation) -> lake.Snapshot:
     """Returns the new Iceberg snapshot, recorded with the operation but not yet visible to readers."""
     managed, leaf = operation.managed, operation.leaf
-    lake.ensure_table(settings, managed)
+    operations = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    lake.ensure_table(settings, managed, operations)
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = reader.execute(
@@ -36,6 +39,7 @@ def export(connection: Connection, spark: SparkSession, settings: Settings, oper
         pipeline.export(spark, settings, managed, pipeline.Source(leaf, row[0], row[1]), operation.id)
         reader.rollback()
     snapshot = lake.snapshot_of(settings, managed, operation.id) or _nothing(operation)
+    durable.flush(settings, managed)
     connection.execute(
         "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s, rows = %s, bytes = %s WHERE id = %s",
         (snapshot.id, snapshot.metadata_location, snapshot.rows, snapshot.bytes, operation.id),

@@ -9,7 +9,9 @@ from frostline.catalog.database import Connection
 from frostline.catalog.names import DELTA_COLUMNS
 from frostline.catalog.registry import Managed
 from frostline.errors import RefusedError
+from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
+from frostline.tiering import ddl
 
 
 def expired(connection: Connection, managed: Managed) -> list[Leaf]:
@@ -29,14 +31,29 @@ def expired(connection: Connection, managed: Managed) -> list[Leaf]:
 
 def check_columns(connection: Connection, managed: Managed) -> None:
     """The delta and the lake have the columns the table had when it was registered."""
-    now = {(column.name, column.type) for column in managed.table.stored}
-    then = {(c.name, c.type) for c in describe.columns(connection, managed.delta_oid) if c.name not in DELTA_COLUMNS}
+    now = {(column.name, column.base_type) for column in managed.table.stored}
+    then = {
+        (c.name, c.base_type) for c in describe.columns(connection, managed.delta_oid) if c.name not in DELTA_COLUMNS
+    }
     if now != then:
         changed = ", ".join(sorted(f"{name} {type_}" for name, type_ in now ^ then))
         raise RefusedError(
             f"the columns of {managed.table} have changed since it was registered; nothing was archived",
             detail=f"not the same on both sides: {changed}",
             hint="this version cannot follow ALTER TABLE on a registered table; undo the change to go on archiving",
+        )
+
+
+def check_default(connection: Connection, managed: Managed, leaf: Leaf) -> None:
+    """Rows in the DEFAULT partition below the new seam would have no place in the hot partition."""
+    default = next((other for other in managed.table.leaves if other.range is None), None)
+    if default is None or leaf.range is None:
+        return
+    name, below = Identifier(default.schema, default.name), ddl.within(managed.table, Range(None, leaf.range.upper))
+    if connection.execute(SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(name, below)).fetchone() == (True,):
+        raise RefusedError(
+            f"{leaf} stays in Postgres: the DEFAULT partition {default} holds rows below {leaf.range.upper}",
+            hint="create a partition for them and move them there, then run the same command again",
         )
 
 

@@ -59,6 +59,7 @@ def _one(
     managed = registry.get(connection, text)  # the seam moved with the leaf before
     plan.check_columns(connection, managed)
     plan.check_dependents(connection, leaf)
+    plan.check_default(connection, managed, leaf)
     operation = steps.begin(connection, managed, leaf)
     with report.step(f"archive {leaf}", total=5) as progress:
         try:
@@ -75,7 +76,7 @@ def _one(
             with steps.step(connection, operation, 4, "swap"):
                 swap.swap(connection, operation, snapshot)
             progress.advance()
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             # Before the swap the leaf is still the truth. (After a crash the next run does the same.)
             if not connection.broken:
                 capture.abandon(connection, operation)

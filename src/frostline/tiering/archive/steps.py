@@ -20,7 +20,7 @@ class Step:
     bytes: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Operation:
     """One leaf on its way to the lake."""
 
@@ -28,6 +28,7 @@ class Operation:
     managed: Managed
     leaf: Leaf
     range: Range  # of its foreign partition: from the seam, so that the cold tier has no gaps
+    captured: tuple[object, ...] | None = None  # the leaf's state when its changes began to be captured
 
     @property
     def parked(self) -> str:

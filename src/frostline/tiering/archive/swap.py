@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
-from frostline.catalog import describe, queries
+from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
+from frostline.errors import OperationError, RefusedError
 from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
-from frostline.tiering.archive import capture
+from frostline.tiering.archive import capture, plan
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import with_short_locks
 
 _GONE = "!frostline archived"
-IDENTITY_IN_PARTITIONS = 170000
 
 
 def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:
@@ -28,14 +29,20 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
         # All locks first, from the top down as every statement on the table takes them.
         names = (_parent(operation), Identifier(*operation.managed.hot), _leaf(operation))
         connection.execute(SQL("LOCK TABLE ONLY {}, ONLY {}, ONLY {} IN ACCESS EXCLUSIVE MODE").format(*names))
+        _check_unchanged(connection, operation)
         for statement in _statements(operation, _to_move(connection, operation)):
             connection.execute(statement)
+        _check_droppable(connection, operation)
         # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
         check_values(connection, operation.managed, SQL("{}").format(Identifier(*operation.managed.delta)))
-        _copy_grants(connection, operation)
+        if not _leaf_has_policies(operation):
+            ddl.copy_grants(connection, operation.leaf.oid, _leaf(operation))
         _record(connection, operation, snapshot)
 
-    with_short_locks(connection, work, f"swapping {operation.leaf}")
+    try:
+        with_short_locks(connection, work, f"swapping {operation.leaf}")
+    except psycopg.errors.UndefinedTable as error:
+        raise _altered(operation) from error
 
 
 def drop(connection: Connection, operation: Operation) -> None:
@@ -47,16 +54,53 @@ def drop(connection: Connection, operation: Operation) -> None:
 
 def drop_leftovers(connection: Connection, managed: Managed) -> list[str]:
     """Leaves that a run which died after its swap left behind, detached."""
-    rows = queries.rows(connection, "parked", table=managed.id)
-    for name, id_, leaf in rows:
+    dropped = []
+    for name, id_, leaf in queries.rows(connection, "parked", table=managed.id):
         statement = SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, name))
-        with_short_locks(connection, lambda s=statement: connection.execute(s), f"dropping {leaf}")  # type: ignore[misc]
+        try:
+            with_short_locks(connection, lambda s=statement: connection.execute(s), f"dropping {leaf}")  # type: ignore[misc]
+        except psycopg.errors.DependentObjectsStillExist:
+            continue  # something came to depend on it since; it is in nobody's way
         connection.execute(
             "UPDATE frostline.operations SET state = 'done', error = NULL, finished_at = clock_timestamp()"
             " WHERE id = %s",
             (id_,),
         )
-    return [leaf for _, _, leaf in rows]
+        dropped.append(leaf)
+    return dropped
+
+
+def _check_unchanged(connection: Connection, operation: Operation) -> None:
+    """Under the lock: what was exported and captured is still this table and this leaf, all of it."""
+    managed, leaf = operation.managed, operation.leaf
+    plan.check_columns(connection, registry.get_by_id(connection, managed.id))
+    named = [
+        (queries.row(connection, "resolve", schema=schema, name=name) or (None,))[0]
+        for schema, name in ((managed.table.schema, managed.table.name), managed.hot)
+    ]
+    if named != [managed.table.oid, managed.hot_oid] or capture.state(connection, leaf) != operation.captured:
+        raise _altered(operation)
+
+
+def _altered(operation: Operation) -> OperationError:
+    return OperationError(
+        f"{operation.leaf} was altered, rewritten or had its triggers switched off meanwhile; it stays in Postgres",
+        hint="run the same command again",
+    )
+
+
+def _check_droppable(connection: Connection, operation: Operation) -> None:
+    """Tried in a savepoint, for only Postgres knows all that may depend on a table."""
+    try:
+        with connection.transaction() as attempt:
+            connection.execute(SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, operation.parked)))
+            raise psycopg.Rollback(attempt)
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise RefusedError(
+            f"{operation.leaf} stays in Postgres: something depends on that partition itself",
+            detail=error.diag.message_detail,
+            hint="let it refer to the partitioned table, then run the same command again",
+        ) from None
 
 
 def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
@@ -66,7 +110,9 @@ def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
     and the next DETACH then fails on the leaves: "column ... is not an identity column".
     """
     table = operation.managed.table
-    if connection.info.server_version < IDENTITY_IN_PARTITIONS or not any(column.identity for column in table.columns):
+    if connection.info.server_version < ddl.IDENTITY_IN_PARTITIONS or not any(
+        column.identity for column in table.columns
+    ):
         return []
     # Read again: someone may have created a partition since the run began.
     return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
@@ -98,20 +144,17 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
     ]
 
 
+def _leaf_has_policies(operation: Operation) -> bool:
+    """A foreign table has no policies: grants on a leaf that has some would show more than the leaf did."""
+    return operation.captured is not None and bool(operation.captured[2])
+
+
 def _parent(operation: Operation) -> Identifier:
     return Identifier(operation.managed.table.schema, operation.managed.table.name)
 
 
 def _leaf(operation: Operation) -> Identifier:
     return Identifier(operation.leaf.schema, operation.leaf.name)
-
-
-def _copy_grants(connection: Connection, operation: Operation) -> None:
-    """Grants on the partition itself go to the foreign table that takes its name."""
-    foreign = _leaf(operation)
-    for role, privilege, grantable in queries.rows(connection, "grants", oid=operation.leaf.oid):
-        option = " WITH GRANT OPTION" if grantable else ""
-        connection.execute(SQL(f"GRANT {privilege} ON {{}} TO {role}{option}").format(foreign))
 
 
 def _record(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:

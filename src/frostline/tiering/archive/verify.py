@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
@@ -15,6 +16,7 @@ from frostline.tiering.archive.steps import Operation
 
 Digest = dict[str, tuple[int, Decimal | None]]
 _SHOWN_KEYS = 5
+_COLUMNS_AT_ONCE = 500  # a select list ends at 1664
 
 
 def verify(settings: Settings, operation: Operation) -> int:
@@ -38,7 +40,9 @@ def verify(settings: Settings, operation: Operation) -> int:
             raise OperationError(
                 f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
                 detail=" ".join(str(error).split()),
-                hint="is the gateway running? `frostline status` shows it, `frostline up` starts it",
+                hint="is the gateway running? `frostline status` shows it, `frostline up` starts it"
+                if isinstance(error, psycopg.OperationalError)
+                else "run the same command again",
             ) from error
         finally:
             connection.rollback()
@@ -60,16 +64,19 @@ def _foreign_table(operation: Operation, name: Identifier, snapshot: str) -> Com
 def _digest(connection: psycopg.Connection[tuple[object, ...]], operation: Operation, source: Composable) -> Digest:
     """Per column: how many values, and a sum of hashes of their text that does not depend on the order."""
     names = [column.name for column in operation.managed.table.stored]
-    columns = SQL(", ").join(
-        SQL("count({c}), sum(hashtextextended({c}::text, 0)::numeric)").format(c=Identifier(name)) for name in names
-    )
-    row: tuple[object, ...] | None = connection.execute(
-        SQL("SELECT count(*), {} FROM {}").format(columns, source)
-    ).fetchone()
-    assert row is not None
-    digest: Digest = {"*": (row[0], None)}  # type: ignore[dict-item]
-    for position, name in enumerate(names):
-        digest[name] = (row[1 + 2 * position], row[2 + 2 * position])  # type: ignore[assignment]
+    digest: Digest = {}
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        some = names[start : start + _COLUMNS_AT_ONCE]
+        # Hashed as C: a column's own collation may call different texts equal, and then they hash alike.
+        columns = SQL(", ").join(
+            SQL('count({c}), sum(hashtextextended(frostline.output({c}) COLLATE "C", 0)::numeric)').format(
+                c=Identifier(n)
+            )
+            for n in some
+        )
+        row: Any = connection.execute(SQL("SELECT count(*), {} FROM {}").format(columns, source)).fetchone()
+        digest["*"] = (row[0], None)
+        digest |= {name: (row[1 + 2 * position], row[2 + 2 * position]) for position, name in enumerate(some)}
     return digest
 
 
@@ -77,7 +84,9 @@ def _first_keys(
     connection: psycopg.Connection[tuple[object, ...]], operation: Operation, leaf: Composable, foreign: Composable
 ) -> list[str]:
     """Keys of the first rows that stand on one side only, compared as text so that no type needs an equality."""
-    columns = SQL(", ").join(SQL("{}::text").format(Identifier(c.name)) for c in operation.managed.table.stored)
+    columns = SQL(", ").join(
+        SQL('frostline.output({}) COLLATE "C"').format(Identifier(c.name)) for c in operation.managed.table.stored
+    )
     key = SQL(", ").join(Identifier(name) for name in operation.managed.table.primary_key)
     one = SQL("SELECT ROW({})::text AS key, {} FROM {}")
     heap, lake = one.format(key, columns, leaf), one.format(key, columns, foreign)
