@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import calls, fallback, lexer, pruning, statistics, writes
+from frostline.gateway import calls, fallback, lexer, statistics, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, references
-from frostline.gateway.parsed import parsed, yields_nothing_from_nothing
+from frostline.gateway.parsed import planned
 from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
-from frostline.gateway.translate import Parameters, translate
+from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
@@ -197,11 +197,10 @@ class Executor:
         return fallback.evaluate(self.view, text, found, tables, parameters)
 
     def _from_lake(self, text: str, reference: Reference, table: ColdTable, parameters: Parameters) -> Rows:
-        tree = parsed(text, reference)
-        found = translate(tree, table, parameters)
-        conditions = pruning.conditions(tree, table, parameters)
-        scan = cold_rows(self.view, reference.source, table, found.columns, conditions)
-        if scan.empty and yields_nothing_from_nothing(tree):
+        plan = planned(text, reference, table, parameters)
+        found = plan.translated
+        scan = cold_rows(self.view, reference.source, table, found.columns, plan.conditions)
+        if scan.empty and plan.nothing_from_nothing:
             return FixedRows(found.fields)
         return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, found.sql(scan.sql)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from frostline.errors import QueryError
 from frostline.gateway.lexer import Token
@@ -38,6 +39,7 @@ class Reference:
     end: int
 
 
+@lru_cache(maxsize=1000)
 def parse_source(schema: str, table: str) -> Source | None:
     """The source a qualified name stands for, or None when it is no name of ours."""
     match = _SCHEMA.fullmatch(schema)

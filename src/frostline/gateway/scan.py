@@ -14,7 +14,7 @@ from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.engine import iceberg_scan, parquet_scan
-from frostline.lake.pruning import Condition, chosen
+from frostline.lake.pruning import Condition, chosen_of
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _lake(
     if table.snapshot_id is None or table.metadata_location is None:
         return _nothing(columns), (), 0
     snapshot = files.snapshot(table.metadata_location, table.snapshot_id)
-    places = chosen(snapshot, [*pruning.in_range(table, source.range), *conditions])
+    places = chosen_of(snapshot, pruning.in_range(table, source.range), conditions)
     read = [snapshot.files[at] for at in places]
     if not read:
         return _nothing(columns), (), len(snapshot.files)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,7 @@ class Snapshot:
     fields: Mapping[str, NestedField]
     deleted: frozenset[tuple[Any, ...]]
     plain: bool  # whether the files' own field ids say all there is to know about their columns
+    periods: dict[Hashable, list[int]] = field(default_factory=dict)  # places of the files of a period
     _columns: dict[int, ColumnStatistics] = field(default_factory=dict)
 
     @property

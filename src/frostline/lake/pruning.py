@@ -63,21 +63,33 @@ class AnyOf:
 
 Condition = Compare | Among | IsNull | AllOf | AnyOf
 ALWAYS = AllOf()
+_PERIODS = 1000  # remembered per snapshot
 
 
 def chosen(snapshot: Snapshot, conditions: Iterable[Condition]) -> list[int]:
     """The places of the files in which all the conditions may hold for one row."""
-    found = list(range(len(snapshot.files)))
+    return _all(snapshot, conditions, list(range(len(snapshot.files))))
+
+
+def chosen_of(snapshot: Snapshot, period: tuple[Condition, ...], conditions: Iterable[Condition]) -> list[int]:
+    """The same within a period. Few periods are asked for again and again, so the snapshot remembers their files."""
+    found = snapshot.periods.get(period)
+    if found is None:
+        found = chosen(snapshot, period)
+        if len(snapshot.periods) < _PERIODS:
+            snapshot.periods[period] = found
+    return _all(snapshot, conditions, found)
+
+
+def _all(snapshot: Snapshot, conditions: Iterable[Condition], among: list[int]) -> list[int]:
     for condition in conditions:
-        found = _filtered(snapshot, condition, found)
-    return found
+        among = _filtered(snapshot, condition, among)
+    return among
 
 
 def _filtered(snapshot: Snapshot, condition: Condition, among: list[int]) -> list[int]:
     if isinstance(condition, AllOf):
-        for part in condition.parts:
-            among = _filtered(snapshot, part, among)
-        return among
+        return _all(snapshot, condition.parts, among)
     if isinstance(condition, AnyOf):
         kept = {at for part in condition.parts for at in _filtered(snapshot, part, among)}
         return [at for at in among if at in kept]

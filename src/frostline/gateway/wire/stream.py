@@ -40,11 +40,15 @@ class Stream:
 
     def read(self, limit: int = MAX_MESSAGE) -> tuple[bytes, bytes]:
         """The next message's kind and body."""
-        kind = self._exactly(1)
-        (length,) = struct.unpack("!i", self._exactly(4))
+        self._at_least(5)
+        kind = bytes(self._in[:1])
+        (length,) = struct.unpack_from("!i", self._in, 1)
         if not 4 <= length <= limit:
             raise ProtocolError(f"invalid length of message {kind!r}: {length}")
-        return kind, self._exactly(length - 4)
+        self._at_least(length + 1)
+        body = bytes(self._in[5 : length + 1])
+        del self._in[: length + 1]
+        return kind, body
 
     def write(self, data: bytes | memoryview) -> None:
         if len(data) < FLUSH_AT:
@@ -67,6 +71,12 @@ class Stream:
             raise Disconnected from error
 
     def _exactly(self, size: int) -> bytes:
+        self._at_least(size)
+        found = bytes(self._in[:size])
+        del self._in[:size]
+        return found
+
+    def _at_least(self, size: int) -> None:
         while len(self._in) < size:
             try:
                 chunk = self.sock.recv(max(size - len(self._in), 8192))
@@ -75,6 +85,3 @@ class Stream:
             if not chunk:
                 raise Disconnected
             self._in += chunk
-        found = bytes(self._in[:size])
-        del self._in[:size]
-        return found
