@@ -182,6 +182,8 @@ PLAIN = f"CREATE TABLE public.t (id int, ts timestamptz, v int, {KEY}) PARTITION
             "DEFAULT partition public.t_d",
         ),
         (PLAIN + "ALTER TABLE public.t_1 SET UNLOGGED", "t_1 is UNLOGGED"),
+        (PLAIN.replace(KEY, f"{KEY} DEFERRABLE"), r"its primary key \(t_pkey\) is deferrable"),
+        (PLAIN + "ALTER TABLE public.t ADD CHECK (v > 0) NOT VALID", r"constraints \(t_v_check\) are not valid"),
         (
             PLAIN + "CREATE TABLE public.other (id int, ts timestamptz, FOREIGN KEY (id, ts) REFERENCES public.t)",
             r"foreign keys of other tables point at it \(public.other.other_id_ts_fkey\)",
@@ -243,7 +245,7 @@ def test_warnings_name_triggers_and_publications(world: World) -> None:
     with connect(world.dsn) as connection:
         plan = register.plan(connection, "public.events", "3 months")
     assert isinstance(plan, register.Plan)
-    assert [w.split(" (")[0] for w in plan.warnings] == ["row triggers", "publications"]
+    assert [w.split(" (")[0] for w in plan.warnings] == ["row triggers", "publications", "foreign keys"]
 
 
 def test_an_empty_default_partition_moves_under_the_hot_one(world: World) -> None:
