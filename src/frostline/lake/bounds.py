@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
+from decimal import Context, Decimal
 
 from pyiceberg.types import (
     BinaryType,
@@ -29,14 +28,41 @@ from pyiceberg.types import (
 )
 
 Value = int | float | Decimal | bytes
-Decoder = Callable[[bytes], Value]
+Decoder = Callable[[bytes], Value | None]
+_EXACT = Context(prec=100)
 
 
-def decoder(type_: IcebergType) -> Decoder | None:
-    """How bounds of a type are read; None: they are not used."""
+def decoders(type_: IcebergType) -> tuple[Decoder, Decoder]:
+    """How lower and upper bounds of a type are read; what they give None for is not known."""
+    if isinstance(type_, UUIDType):
+        return _lower_uuid, _upper_uuid
     if isinstance(type_, DecimalType):
-        return lambda raw: Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-type_.scale, _EXACT)
-    return _DECODERS.get(type(type_))
+        decimal = _decimal(type_.scale)
+        return decimal, decimal
+    found = _DECODERS.get(type(type_), _unused)
+    return found, found
+
+
+def _unused(_: bytes) -> None:
+    return None
+
+
+def _lower_uuid(raw: bytes) -> Value | None:
+    """Iceberg's Java writer puts a file's bounds together from its row groups' in Java's order of UUIDs.
+
+    That order takes both halves for signed numbers; Postgres and Parquet take them for bytes. A least value in Java's
+    order is the least for us only when it is positive: then so are all the others. The lower half may be off.
+    """
+    return raw[:8] + bytes(8) if raw[0] < 0x80 else None
+
+
+def _upper_uuid(raw: bytes) -> Value | None:
+    """And a greatest value is the greatest for us only when it is negative."""
+    return raw[:8] + b"\xff" * 8 if raw[0] >= 0x80 else None
+
+
+def _decimal(scale: int) -> Decoder:
+    return lambda raw: Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale, _EXACT)
 
 
 def _integer(raw: bytes) -> int:
@@ -51,13 +77,6 @@ def _float(raw: bytes) -> float:
     return value
 
 
-def _exact() -> Any:
-    from decimal import Context
-
-    return Context(prec=100)
-
-
-_EXACT = _exact()
 _DECODERS: dict[type[IcebergType], Decoder] = {
     BooleanType: _integer,
     IntegerType: _integer,
@@ -69,5 +88,4 @@ _DECODERS: dict[type[IcebergType], Decoder] = {
     DoubleType: _float,
     StringType: bytes,
     BinaryType: bytes,
-    UUIDType: bytes,
 }

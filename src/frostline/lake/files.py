@@ -14,10 +14,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import NestedField
+from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from frostline.errors import LakeError
-from frostline.lake.bounds import Value, decoder
+from frostline.lake.bounds import Decoder, Value, decoders
 from frostline.lake.cache import ByteCache
 
 # About 300 bytes a file and 150 a column of it: room for a hundred thousand files of ten columns.
@@ -178,20 +178,20 @@ def _partition(file: ManifestDataFile, spec: PartitionSpec) -> tuple[Any, ...]:
 
 def _statistics(files: tuple[DataFile, ...], column: NestedField) -> ColumnStatistics:
     number = column.field_id
-    decode = decoder(column.field_type)
-
-    def value(raw: bytes | None) -> Value | None:
-        try:
-            return None if raw is None or decode is None else decode(raw)
-        except (ValueError, ArithmeticError):
-            return None
-
-    floating = column.field_type.__class__.__name__ in ("FloatType", "DoubleType")
+    lower, upper = decoders(column.field_type)
+    floating = isinstance(column.field_type, FloatType | DoubleType)
     return ColumnStatistics(
-        lower=tuple(value(file.lower.get(number)) for file in files),
+        lower=tuple(_value(lower, file.lower.get(number)) for file in files),
         # NaN is above every number to Postgres, and in no bound.
         upper=tuple(
-            None if floating and file.nans.get(number) != 0 else value(file.upper.get(number)) for file in files
+            None if floating and file.nans.get(number) != 0 else _value(upper, file.upper.get(number)) for file in files
         ),
         nulls=tuple(file.nulls.get(number) for file in files),
     )
+
+
+def _value(decode: Decoder, raw: bytes | None) -> Value | None:
+    try:
+        return None if raw is None else decode(raw)
+    except (ValueError, ArithmeticError, IndexError):
+        return None
