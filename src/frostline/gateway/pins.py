@@ -42,6 +42,10 @@ class Pins:
         self._changing = threading.RLock()  # one row is added or removed at a time
         self._pins: dict[Snapshot, Pin] = {}
 
+    @property
+    def count(self) -> int:
+        return len(self._pins)
+
     def acquire(self, snapshot: Snapshot) -> Pin:
         """Keep a snapshot from being removed until `release`; commits a row if none of this gateway is there."""
         return self._counted(snapshot) or self._added(snapshot)

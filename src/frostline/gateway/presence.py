@@ -58,6 +58,7 @@ class Presence:
     def end(self) -> None:
         """Other gateways take over; the last one leaves its address, so that a client is told it is down."""
         self._stop.set()
+        self._tls = False  # what the others can is not ours to say
         if self._thread.ident is not None:
             self._thread.join(5)
         try:
@@ -86,7 +87,9 @@ class Presence:
             wanted = {"host": ",".join(host for host, _ in found), "port": ",".join(str(port) for _, port in found)}
             # An entry that insists on something else, a verified certificate say, was made so by a person.
             if self._tls and "sslmode" not in known:
-                wanted["sslmode"] = "require"
+                # The gateway asks for no client certificate. libpq would look for one in the home directory of the
+                # server's account, and give up where it may not look; a file that is not there means none.
+                wanted |= {"sslmode": "require"} | ({} if "sslcert" in known else {"sslcert": "none"})
             if changes := _changes(known, wanted):
                 connection.execute(changes)
         return found

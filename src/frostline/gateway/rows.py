@@ -32,6 +32,7 @@ class Rows(ABC):
     """A result set: DataRow messages on demand."""
 
     fields: Sequence[Field]
+    path = "known"  # who answers: known without reading, duckdb, postgres
 
     @abstractmethod
     def take(self, wanted: int | None) -> Iterator[Piece]:
@@ -109,6 +110,8 @@ class Prepared:
 class LakeRows(Rows):
     """Rows streamed from DuckDB, all columns already text."""
 
+    path = "duckdb"
+
     def __init__(self, fields: Sequence[Field], batches: Batches) -> None:
         self.fields = fields
         self._batches = batches
@@ -171,6 +174,8 @@ def _pieces(part: pa.RecordBatch) -> Iterator[Piece]:
 
 class PostgresRows(Rows):
     """Rows of a statement Postgres evaluates on the backing connection, through a cursor there."""
+
+    path = "postgres"
 
     def __init__(self, backing: Backing, statement: str, parameters: Sequence[str | int | None]) -> None:
         self._backing = backing

@@ -41,6 +41,8 @@ def cold_rows(
     delta = view.delta(source, table)
     merged = wanted if delta is None else _in_order({*wanted, *table.primary_key})
     query, read, of = _lake(source, table, merged, conditions)
+    view.metrics.add("files_total", len(read))
+    view.metrics.add("file_bytes_total", sum(file.size for file in read))
     if delta is None:
         return Scan(f"({query}) AS t", read, of, delta=False)
     names = ", ".join(column_name(column.number) for column in wanted)

@@ -16,17 +16,19 @@ from pathlib import Path
 
 from frostline.config import Settings
 from frostline.errors import FrostlineError, QueryError, StackError
-from frostline.gateway import startup
+from frostline.gateway import sockets, startup, tls
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.control import Control
 from frostline.gateway.execute import Executor
 from frostline.gateway.link import Link
+from frostline.gateway.metrics import Metrics, served
 from frostline.gateway.origin import Origin
 from frostline.gateway.presence import Presence
-from frostline.gateway.session import Session, error_response
+from frostline.gateway.session import Session, error_response, sqlstate
 from frostline.gateway.view import View
 from frostline.gateway.wire.stream import Disconnected, Stream
+from frostline.lake import files
 from frostline.lake.engine import open_engine
 
 log = logging.getLogger(__name__)
@@ -56,15 +58,10 @@ class Client:
 
     pid: int
     secret: int
-    sock: socket.socket
+    stream: Stream
     canceller: Canceller = field(default_factory=Canceller)
     session: Session | None = None
     thread: threading.Thread | None = None
-
-    def hang_up(self) -> None:
-        """Let the session's next read find the end."""
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RD)
 
 
 class Gateway:
@@ -75,7 +72,9 @@ class Gateway:
         self._dsn = settings.dsn.get_secret_value()
         self._link = Link(self._dsn, "frostline gateway control")
         self._control = Control(self._link)
-        self._presence = Presence(self._link, tls=False)
+        self._metrics = Metrics()
+        self._tls = tls.context(settings.gateway)
+        self._presence = Presence(self._link, tls=self._tls is not None)
         self._clients: dict[int, Client] = {}
         self._lock = threading.Lock()
         self._stopping = False
@@ -92,6 +91,7 @@ class Gateway:
             self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
             self._engine = open_engine(memory=options.memory, threads=options.threads, directory=self._spill)
             self._open.callback(self._engine.close)
+            self._serve_metrics()
             self._listener = self._open.enter_context(_listen(options.listen, options.port))
             self.port = self._listener.getsockname()[1]
             self._presence.begin(self.host, self.port)
@@ -119,10 +119,10 @@ class Gateway:
         self._drain(grace)
         for client in self._current():
             client.canceller.cancel_once()
-            client.hang_up()
+            client.stream.hang_up()
         self._join(2.0)
         for client in self._current():
-            client.sock.close()
+            client.stream.close()
         self._presence.end()
         self._open.close()
         log.info("gateway stopped")
@@ -132,7 +132,7 @@ class Gateway:
         while (clients := self._current()) and time.monotonic() < end:
             for client in clients:
                 if client.session is None or client.session.idle:
-                    client.hang_up()
+                    client.stream.hang_up()
             self._join(0.05)
 
     def _join(self, seconds: float) -> None:
@@ -154,15 +154,14 @@ class Gateway:
                     return
                 time.sleep(0.05)  # out of file descriptors, say: others go on
                 continue
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             threading.Thread(target=self._connected, args=(sock,), name="gateway session", daemon=True).start()
 
     def _connected(self, sock: socket.socket) -> None:
         stream = Stream(sock)
         try:
+            sockets.guard(sock, self._settings.gateway.send_timeout)
             sock.settimeout(STARTUP_SECONDS)
-            request = startup.read_request(stream)
+            request = startup.read_request(stream, self._tls)
             if isinstance(request, startup.CancelRequest):
                 self._cancel(request)
             else:
@@ -170,23 +169,25 @@ class Gateway:
         except Disconnected:
             self._farewell(stream)
         except FrostlineError as error:
-            _send_fatal(stream, error)
+            self._failed(stream, error)
         except Exception as error:
             log.exception("a session failed")
-            _send_fatal(stream, error)
+            self._failed(stream, error)
         finally:
-            sock.close()
+            stream.close()
 
     def _welcome(self, stream: Stream, parameters: dict[str, str]) -> None:
-        client = self._enter(stream.sock)
+        client = self._enter(stream)
         try:
             version = startup.admit(stream, parameters, self._control)
             stream.write(startup.greeting(version, parameters, client.pid, client.secret))
             stream.sock.settimeout(None)
             backing = Backing(self._dsn, client.canceller)
             origin = Origin.of(parameters.get("application_name", ""))
-            executor = Executor(View(self._engine, backing, client.canceller, self._presence.pins, origin))
-            client.session = Session(stream, executor, client.canceller)
+            view = View(self._engine, backing, client.canceller, self._presence.pins, origin, self._metrics)
+            executor = Executor(view)
+            client.session = Session(stream, executor, client.canceller, self._metrics)
+            self._metrics.add("sessions_total")
             try:
                 client.session.serve()
             finally:
@@ -195,7 +196,7 @@ class Gateway:
             with self._lock:
                 del self._clients[client.pid]
 
-    def _enter(self, sock: socket.socket) -> Client:
+    def _enter(self, stream: Stream) -> Client:
         """A place among the sessions, with a number and a secret for cancel requests."""
         with self._lock:
             if self._stopping:
@@ -207,7 +208,7 @@ class Gateway:
                     sqlstate="53300",
                 )
             pid = next(n for n in iter(lambda: secrets.randbelow(2**31 - 1) + 1, 0) if n not in self._clients)
-            client = Client(pid, secrets.randbits(32), sock, thread=threading.current_thread())
+            client = Client(pid, secrets.randbits(32), stream, thread=threading.current_thread())
             self._clients[pid] = client
             return client
 
@@ -217,9 +218,30 @@ class Gateway:
         if client is not None and secrets.compare_digest(str(client.secret), str(request.secret)):
             client.canceller.cancel()
 
+    def _serve_metrics(self) -> None:
+        self._metrics.gauge("sessions", lambda: {(): len(self._current())})
+        self._metrics.gauge("pins", lambda: {(): self._presence.pins.count})
+        self._metrics.gauge("cache", _caches)
+        options = self._settings.gateway
+        if options.metrics_port:
+            self._open.enter_context(served(self._metrics, options.listen, options.metrics_port))
+
+    def _failed(self, stream: Stream, error: Exception) -> None:
+        self._metrics.add("errors_total", sqlstate=sqlstate(error))
+        _send_fatal(stream, error)
+
     def _farewell(self, stream: Stream) -> None:
         if self._stopping:
             _send_fatal(stream, _TERMINATED)
+
+
+def _caches() -> dict[tuple[tuple[str, str], ...], float]:
+    """`snapshots_hits` and the like, taken apart."""
+    found: dict[tuple[tuple[str, str], ...], float] = {}
+    for name, value in files.cache_counts().items():
+        cache, _, what = name.rpartition("_")
+        found[("cache", cache), ("what", what)] = value
+    return found
 
 
 def _send_fatal(stream: Stream, error: Exception) -> None:

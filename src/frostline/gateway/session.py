@@ -12,12 +12,15 @@ from frostline.errors import FrostlineError, QueryError
 from frostline.gateway import lexer
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.execute import Executor, Result
+from frostline.gateway.metrics import Metrics
 from frostline.gateway.rows import Rows
 from frostline.gateway.transaction import IDLE
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.stream import Disconnected, ProtocolError, Stream
 
 log = logging.getLogger(__name__)
+
+_KINDS = frozenset({"select", "declare", "fetch", "update", "delete", "insert"})
 
 
 @dataclass
@@ -32,10 +35,11 @@ class Portal:
 class Session:
     """Serves messages until the client leaves or breaks the protocol."""
 
-    def __init__(self, stream: Stream, executor: Executor, canceller: Canceller) -> None:
+    def __init__(self, stream: Stream, executor: Executor, canceller: Canceller, metrics: Metrics) -> None:
         self.stream = stream
         self.executor = executor
         self.canceller = canceller
+        self.metrics = metrics
         self._portals: dict[str, Portal] = {}
         self._skipping = False  # after an error, until Sync
         self._next: tuple[Rows, int] | None = None  # a cursor that will likely be asked for as many rows again
@@ -96,6 +100,7 @@ class Session:
 
     def _failed(self, error: Exception) -> None:
         self.executor.transaction.fail()
+        self.metrics.add("errors_total", sqlstate=sqlstate(error))
         self.stream.write(error_response(error))
 
     def _settle(self) -> None:
@@ -120,10 +125,11 @@ class Session:
         if not statements:
             self.stream.write(messages.EMPTY_QUERY)
         for statement in statements:
-            result = self.executor.run(statement)
-            if result.rows is not None:
-                self.stream.write(messages.row_description(result.rows.fields))
-            self._send(result, None)
+            with self.metrics.timed(_kind(statement)):
+                result = self.executor.run(statement)
+                if result.rows is not None:
+                    self.stream.write(messages.row_description(result.rows.fields))
+                self._send(result, None)
 
     def _parse(self, body: bytes) -> None:
         found = messages.parse(body)
@@ -171,19 +177,23 @@ class Session:
         if not portal.sql.strip():
             self.stream.write(messages.EMPTY_QUERY)
             return
-        if portal.result is None:
-            portal.result = self.executor.run(portal.sql, portal.parameters)
-        self._send(portal.result, limit or None)
+        with self.metrics.timed(_kind(portal.sql)):
+            if portal.result is None:
+                portal.result = self.executor.run(portal.sql, portal.parameters)
+            self._send(portal.result, limit or None)
 
     def _send(self, result: Result, limit: int | None) -> None:
         """The rows as they come, then the tag; a limited Execute may be continued."""
-        sent = 0
+        sent = size = 0
         if result.rows is not None:
             wanted = min((n for n in (result.wanted, limit) if n is not None), default=None)
             for piece, count in result.rows.take(wanted):
                 self.stream.write(piece)
                 self.canceller.check()
                 sent += count
+                size += len(piece)
+            self.metrics.add("rows_total", sent)
+            self.metrics.add("bytes_sent_total", size)
             if limit is not None and sent == limit and result.wanted != limit:
                 self.stream.write(messages.PORTAL_SUSPENDED)
                 return
@@ -215,17 +225,33 @@ class Session:
             raise QueryError(f'portal "{name}" does not exist', sqlstate="34000") from None
 
 
+def _kind(statement: str) -> str:
+    """The first word, for statistics: the few kinds there are, and nothing a client could invent."""
+    word = statement.lstrip()[:12].split(None, 1)[0].lower() if statement.strip() else ""
+    return word if word in _KINDS else "other"
+
+
+def sqlstate(error: Exception) -> str:
+    """The code a client is told."""
+    if isinstance(error, FrostlineError):
+        return error.sqlstate
+    if isinstance(error, psycopg.Error) and error.diag.sqlstate:
+        return error.diag.sqlstate
+    return "08006" if isinstance(error, psycopg.OperationalError) else "XX000"
+
+
 def error_response(error: Exception, severity: str = "ERROR") -> bytes:
     """What a client is told: our own errors and Postgres's in full, anything else in one line."""
+    code = sqlstate(error)
     if isinstance(error, FrostlineError):
-        return messages.error(severity, error.sqlstate, error.message, error.detail, error.hint)
+        return messages.error(severity, code, error.message, error.detail, error.hint)
     if isinstance(error, psycopg.Error) and error.diag.sqlstate:
         diag = error.diag
         primary = diag.message_primary or str(error)
-        return messages.error(severity, error.diag.sqlstate, primary, diag.message_detail, diag.message_hint)
+        return messages.error(severity, code, primary, diag.message_detail, diag.message_hint)
     if isinstance(error, psycopg.OperationalError):
-        return messages.error(severity, "08006", f"the gateway lost its connection to Postgres: {_line(error)}")
-    return messages.error(severity, "XX000", f"the gateway failed: {_line(error)}")
+        return messages.error(severity, code, f"the gateway lost its connection to Postgres: {_line(error)}")
+    return messages.error(severity, code, f"the gateway failed: {_line(error)}")
 
 
 def _line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 
 from frostline.errors import QueryError
@@ -19,12 +20,16 @@ class CancelRequest:
     secret: int
 
 
-def read_request(stream: Stream) -> CancelRequest | dict[str, str]:
-    """A cancel request, or the parameters of a new session."""
+def read_request(stream: Stream, tls: ssl.SSLContext | None) -> CancelRequest | dict[str, str]:
+    """A cancel request, or the parameters of a new session; under TLS if the client asks and we have it."""
     for _ in range(3):  # at most one request each for TLS and GSS comes before the real packet
         body = messages.Body(stream.read_startup())
         code = body.int32()
-        if code in (SSL_REQUEST, GSS_REQUEST):
+        if code == SSL_REQUEST and tls is not None:
+            stream.write(b"S")
+            stream.flush()
+            stream.secure(tls)
+        elif code in (SSL_REQUEST, GSS_REQUEST):
             stream.write(b"N")
             stream.flush()
         elif code == CANCEL_REQUEST:

@@ -25,6 +25,7 @@ from frostline.catalog.pins import Snapshot
 from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
 from frostline.gateway.pins import Pin, Pins, SnapshotGone
@@ -52,6 +53,7 @@ class View:
     canceller: Canceller
     pins: Pins
     origin: Origin
+    metrics: Metrics
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[Source, str | None] = field(default_factory=dict)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
+import ssl
 import struct
 
 from frostline.errors import QueryError
@@ -30,6 +33,7 @@ class Stream:
         self.sock = sock
         self._in = bytearray()
         self._out = bytearray()
+        self._bell: tuple[socket.socket, socket.socket] | None = None  # rung to end a wait under TLS
 
     def read_startup(self) -> bytes:
         """The body of a start-up packet, which has no kind."""
@@ -49,6 +53,29 @@ class Stream:
         body = bytes(self._in[5 : length + 1])
         del self._in[: length + 1]
         return kind, body
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Go on under TLS. Whatever came in the clear behind the request may be somebody else's."""
+        if self._in:
+            raise ProtocolError("data was sent before the TLS handshake")
+        try:
+            self.sock = context.wrap_socket(self.sock, server_side=True)
+        except OSError as error:
+            raise Disconnected from error
+        self._bell = socket.socketpair()
+
+    def hang_up(self) -> None:
+        """From another thread: the next read finds the end, and what is written still arrives."""
+        with contextlib.suppress(OSError):
+            if self._bell is None:
+                self.sock.shutdown(socket.SHUT_RD)
+            else:
+                # To OpenSSL an end of file is an attack, after which it writes nothing any more.
+                self._bell[1].send(b"!")
+
+    def close(self) -> None:
+        for sock in (self.sock, *(self._bell or ())):
+            sock.close()
 
     def write(self, data: bytes | memoryview) -> None:
         if len(data) < FLUSH_AT:
@@ -79,9 +106,23 @@ class Stream:
     def _at_least(self, size: int) -> None:
         while len(self._in) < size:
             try:
+                if self._bell is not None:
+                    self._wait(self._bell[0])
                 chunk = self.sock.recv(max(size - len(self._in), 8192))
             except OSError as error:
                 raise Disconnected from error
             if not chunk:
                 raise Disconnected
             self._in += chunk
+
+    def _wait(self, bell: socket.socket) -> None:
+        """Until there is something to decrypt, or the bell rings."""
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            return
+        poll = select.poll()  # select() knows no descriptors above 1023
+        for sock in (self.sock, bell):
+            poll.register(sock, select.POLLIN)
+        seconds = self.sock.gettimeout()
+        ready = poll.poll(None if seconds is None else seconds * 1000)
+        if not ready or any(descriptor == bell.fileno() for descriptor, _ in ready):
+            raise Disconnected
