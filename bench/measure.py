@@ -1,0 +1,69 @@
+"""Measuring side by side: every round runs each contender once, so that whatever else the machine does hits all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+Contender = Callable[[], object]
+Times = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One claim, measured: a ratio per round, and what it should be."""
+
+    claim: str
+    ours: float  # seconds, median
+    baseline: float
+    ratios: Sequence[float]
+    target: float
+    at_least: bool  # else: at most
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The middle half of all rounds."""
+        low, _, high = statistics.quantiles(self.ratios, n=4) if len(self.ratios) > 1 else [self.ratio] * 3
+        return low, high
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.target if self.at_least else self.ratio <= self.target
+
+    @property
+    def wanted(self) -> str:
+        return f"{'at least' if self.at_least else 'at most'} {self.target:g}"
+
+
+def interleaved(contenders: Mapping[str, Contender], rounds: int, warm: int = 1) -> Times:
+    """Seconds of each contender in each round; the order turns, so that nobody always follows the same other."""
+    for _ in range(warm):
+        for contender in contenders.values():
+            contender()
+    times: Times = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            started = time.perf_counter()
+            contenders[name]()
+            times[name].append(time.perf_counter() - started)
+    return times
+
+
+def speed(claim: str, times: Times, ours: str, baseline: str, target: float) -> Result:
+    """How many times as fast as the baseline, to be at least the target."""
+    ratios = [b / a for a, b in zip(times[ours], times[baseline], strict=True)]
+    return Result(claim, statistics.median(times[ours]), statistics.median(times[baseline]), ratios, target, True)
+
+
+def cost(claim: str, ours: Sequence[float], allowed: Sequence[float], target: float) -> Result:
+    """How much of what is allowed it takes, to be at most the target."""
+    ratios = [a / b for a, b in zip(ours, allowed, strict=True)]
+    return Result(claim, statistics.median(ours), statistics.median(allowed), ratios, target, False)
