@@ -37,8 +37,10 @@ class Link:
                         detail=said(error),
                     ) from None
                 except psycopg.OperationalError as error:
-                    # Postgres may have restarted since the last time; anything else it said is an answer.
-                    if last or not connection.closed:
+                    if not connection.closed:
+                        raise
+                    # Postgres may have restarted since the last time.
+                    if last:
                         raise DatabaseError(f"Postgres cannot be reached: {said(error)}") from None
             raise AssertionError
 

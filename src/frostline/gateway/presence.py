@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog import gateways
-from frostline.catalog.database import Connection
+from frostline.catalog.database import Connection, connect
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError, FrostlineError
 from frostline.gateway.link import Link, said
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 # ALTER SERVER of two gateways at once would fail with "tuple concurrently updated".
 _PUBLISH_LOCK = 7_346_215_003
+# Postgres notices in minutes, not hours, that a gateway's machine is gone; what a person has set stays.
+_DEFAULTS = {"connect_timeout": "10", "keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
 _OPTIONS = "SELECT srvoptions FROM pg_foreign_server WHERE srvname = %s"
 
 
@@ -38,8 +40,9 @@ def _changes(known: Mapping[str, str], wanted: Mapping[str, str]) -> sql.Compose
 class Presence:
     """Announced when the gateway listens, renewed by a thread, taken back when it stops."""
 
-    def __init__(self, link: Link, tls: bool) -> None:
+    def __init__(self, dsn: str, link: Link, tls: bool) -> None:
         self.id = str(uuid.uuid4())
+        self._dsn = dsn
         self.pins = Pins(link, self.id, self._announce)
         self._link = link
         self._tls = tls
@@ -65,7 +68,7 @@ class Presence:
             self._link.run(lambda c: gateways.leave(c, self.id))
             if self._link.run(gateways.addresses):
                 self.publish()
-        except FrostlineError as error:
+        except (FrostlineError, psycopg.Error) as error:
             log.warning("the gateway could not take back its address: %s", error)
 
     def _announce(self) -> None:
@@ -74,17 +77,21 @@ class Presence:
     def publish(self) -> None:
         """Point postgres_fdw at every gateway that is alive, the newest first; it reconnects when that changes."""
         try:
-            self._published = self._link.run(self._publish)
+            # On a connection of its own: somebody's open ALTER SERVER must not keep sessions from their pins.
+            with connect(self._dsn, application="frostline gateway publish") as connection:
+                self._published = self._publish(connection)
         except psycopg.Error as error:
             raise DatabaseError(f"the gateway's address cannot be published: {said(error)}") from None
 
     def _publish(self, connection: Connection) -> list[tuple[str, int]]:
         with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '10s'")
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_PUBLISH_LOCK,))
             found = gateways.addresses(connection)
             row = connection.execute(_OPTIONS, (SERVER_NAME,)).fetchone()
             known = dict(option.split("=", 1) for option in (row[0] if row else None) or ())
-            wanted = {"host": ",".join(host for host, _ in found), "port": ",".join(str(port) for _, port in found)}
+            wanted = {name: value for name, value in _DEFAULTS.items() if name not in known}
+            wanted |= {"host": ",".join(host for host, _ in found), "port": ",".join(str(port) for _, port in found)}
             # An entry that insists on something else, a verified certificate say, was made so by a person.
             if self._tls and "sslmode" not in known:
                 # The gateway asks for no client certificate. libpq would look for one in the home directory of the

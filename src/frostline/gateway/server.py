@@ -72,14 +72,16 @@ class Gateway:
         self._dsn = settings.dsn.get_secret_value()
         self._link = Link(self._dsn, "frostline gateway control")
         self._control = Control(self._link)
+        self._pinning = Link(self._dsn, "frostline gateway pins")
         self._metrics = Metrics()
         self._tls = tls.context(settings.gateway)
-        self._presence = Presence(self._link, tls=self._tls is not None)
+        self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None)
         self._clients: dict[int, Client] = {}
         self._lock = threading.Lock()
         self._stopping = False
         self._open = contextlib.ExitStack()
         self._open.callback(self._link.close)
+        self._open.callback(self._pinning.close)
         self.host = settings.gateway.host or settings.gateway.listen
         self.port = 0
 
