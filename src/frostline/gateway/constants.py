@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import calendar
+import math
 import re
+import struct
 from collections.abc import Callable
+from decimal import Decimal
 
 from frostline.catalog.cold import ColdColumn
-from frostline.gateway.operators import BYTE_ORDERED_TEXT
+from frostline.gateway.expressions.tree import Unknown
+from frostline.gateway.expressions.types import DUCKDB, LIMITS, Type, numeric
+from frostline.gateway.expressions.values import Value
 from frostline.lake.engine import quote
 from frostline.model.bounds import Bound, Range, parse_bound
+
+__all__ = ["Unknown", "array_items", "constant", "number", "range_condition", "shortened"]
 
 MICROS_PER_DAY = 86_400_000_000
 _INT8 = range(-(2**63), 2**63)
@@ -16,18 +24,53 @@ _INT8 = range(-(2**63), 2**63)
 _MICROS = range(-(2**63) + 2**53, 2**63 - 2**53)
 _DAYS = range(-(2**31) + 2**20, 2**31 - 2**20)
 _ZONE = re.compile(r"(?P<moment>.+?)(?P<sign>[+-])(?P<h>\d\d)(?::(?P<m>\d\d))?(?::(?P<s>\d\d))?(?P<bc> BC)?")
-_DAY = re.compile(r"\d{4,}-\d\d-\d\d(?: BC)?")
+_MOMENT = re.compile(
+    r"(?P<year>\d{4,7})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"(?: (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.\d{1,6})?)?(?P<bc> BC)?"
+)
+_DAY = re.compile(r"\d{4,7}-\d\d-\d\d(?: BC)?")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_NUMBER = re.compile(r"(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<fraction>\d+))?")
+_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_INTERVAL = re.compile(
+    r"(?:(?P<days>-?\d{1,9}) days?)? ?"
+    r"(?:(?P<sign>-?)(?P<h>\d{2,9}):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,6}))?)?"
+)
+_DAYS_IN = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_FLOATS = {"float4": "<f", "float8": "<d"}
 
 
-class Unknown(Exception):
-    """DuckDB is not known to answer this exactly as Postgres; Postgres evaluates it."""
+def constant(found: Type, text: str | None) -> Value:
+    """A constant of a type; strings are strict, as what Postgres prints always fits."""
+    if text is None:
+        known = Type("numeric", 1) if found.name == "numeric" else found
+        return Value(f"CAST(NULL AS {known.duckdb})", known, constant=True)
+    if found.name == "numeric":
+        return number(text)
+    writer = _WRITERS.get(found.name)
+    if writer is None:
+        raise Unknown(f"a constant of type {found.name}")
+    return Value(writer(text), found, constant=True, text=text)
 
 
-def constant(kind: str, text: str, column: ColdColumn) -> str:
-    """The DuckDB expression of a constant compared with a column of a kind."""
-    return _WRITERS[kind](text, column)
+def number(text: str) -> Value:
+    """A numeric of just the digits it has: 1.50 is not 1.5 to an expression that prints its result."""
+    if not _NUMBER.fullmatch(text):
+        raise Unknown(f"{text} is not a finite number")
+    value = Decimal(text)
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or abs(exponent) > 100:
+        raise Unknown(f"{text} is out of DuckDB's range")
+    scale = max(0, -exponent)
+    found = numeric(max(len(digits) + max(exponent, 0), scale + 1), scale)
+    plain = format(value.copy_abs() if value.is_zero() else value, "f")
+    return Value(f"CAST('{plain}' AS {found.duckdb})", found, constant=True, text=plain)
+
+
+def shortened(value: Value) -> Value:
+    """The same numeric constant without needless zeros, for comparisons."""
+    if value.text is None or value.type.name != "numeric":
+        return value
+    return number(value.text.rstrip("0").rstrip(".") if "." in value.text else value.text)
 
 
 def range_condition(key: ColdColumn, found: Range, name: str) -> str:
@@ -68,35 +111,38 @@ def _within(value: int, allowed: range) -> int:
     return value
 
 
-def _integer(text: str, _: ColdColumn) -> str:
-    if not re.fullmatch(r"-?\d{1,19}", text):
-        raise Unknown(f"{text} is not an integer")
-    return _emit("int8", int(text))
-
-
 def _moment(text: str) -> int:
-    try:
-        bound = parse_bound(text)
-    except ValueError:
-        raise Unknown(f"{text} is not a moment as Postgres prints it") from None
-    if bound is None or not text[:1].isdigit() or "-" not in text:
-        raise Unknown(f"{text} is not a finite moment")
+    match = _MOMENT.fullmatch(text)
+    if match is None or not _on_the_calendar(match):
+        raise Unknown(f"{text} is not a moment as Postgres prints it")
+    bound = parse_bound(text)
+    assert bound is not None
     return bound.order
 
 
-def _date(text: str, _: ColdColumn) -> str:
+def _on_the_calendar(match: re.Match[str]) -> bool:
+    """Postgres refuses other days; a second 60 or an hour 24 it would print in another way."""
+    year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
+    if year == 0 or not 1 <= month <= 12:
+        return False
+    leap = calendar.isleap(1 - year if match["bc"] else year)
+    clock = [int(match[part] or 0) for part in ("hour", "minute", "second")]
+    return 1 <= day <= _DAYS_IN[month - 1] + (leap and month == 2) and clock[0] < 24 and max(clock[1:]) < 60
+
+
+def _date(text: str) -> str:
     if not _DAY.fullmatch(text):
         raise Unknown(f"{text} is not a day")
     return _emit("date", _moment(text))
 
 
-def _timestamp(text: str, _: ColdColumn) -> str:
+def _timestamp(text: str) -> str:
     if "+" in text or _DAY.fullmatch(text):
         raise Unknown(f"{text} is not a timestamp as Postgres prints it")
     return _emit("timestamp", _moment(text))
 
 
-def _timestamptz(text: str, _: ColdColumn) -> str:
+def _timestamptz(text: str) -> str:
     """The zone is the client's: postgres_fdw prints constants under the local session's TimeZone."""
     match = _ZONE.fullmatch(text)
     if match is None or _DAY.fullmatch(match["moment"]) or ":" not in match["moment"]:
@@ -106,44 +152,86 @@ def _timestamptz(text: str, _: ColdColumn) -> str:
     return _emit("timestamptz", local - (offset if match["sign"] == "+" else -offset) * 1_000_000)
 
 
-def _boolean(text: str, _: ColdColumn) -> str:
+def _boolean(text: str) -> str:
     if text not in ("t", "f", "true", "false"):
         raise Unknown(f"{text} is not a boolean as Postgres prints it")
     return "true" if text[0] == "t" else "false"
 
 
-def _uuid(text: str, _: ColdColumn) -> str:
+def _uuid(text: str) -> str:
     if not _UUID.fullmatch(text):
         raise Unknown(f"{text} is not a UUID as Postgres prints it")
     return f"CAST({quote(text)} AS UUID)"
 
 
-def _numeric(text: str, column: ColdColumn) -> str:
-    """Only values the column could hold: then both sides have one type and nothing is rounded."""
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise Unknown(f"{text} is not a finite number")
-    precision, scale = (int(part) for part in re.findall(r"\d+", column.storage.iceberg))
-    whole, fraction = match["whole"].lstrip("0"), (match["fraction"] or "").rstrip("0")
-    if len(fraction) > scale or len(whole) > precision - scale:
-        raise Unknown(f"{text} does not fit numeric({precision}, {scale})")
-    return f"CAST('{match['sign']}{whole or '0'}.{fraction or '0'}' AS DECIMAL({precision}, {scale}))"
+def _integer(name: str) -> Callable[[str], str]:
+    low, high = LIMITS[name]
+
+    def write(text: str) -> str:
+        if not re.fullmatch(r"-?\d{1,19}", text) or not low <= int(text) <= high:
+            raise Unknown(f"{text} is no {name}")
+        return f"({int(text)})"
+
+    return write
 
 
-def _text(text: str, _: ColdColumn) -> str:
-    return quote(text)
+def _float(name: str) -> Callable[[str], str]:
+    """Both engines read decimal text to the nearest float."""
+
+    def write(text: str) -> str:
+        if text not in ("NaN", "Infinity", "-Infinity") and not _NUMBER.fullmatch(text):
+            raise Unknown(f"{text} is not a number as Postgres prints it")
+        if not _in_range(text, _FLOATS[name]):
+            raise Unknown(f"{text} is out of {name}'s range")
+        return f"CAST('{text}' AS {DUCKDB[name]})"
+
+    return write
 
 
-_WRITERS: dict[str, Callable[[str, ColdColumn], str]] = {
-    "integer": _integer,
+def _in_range(text: str, form: str) -> bool:
+    """Postgres refuses what would become infinite or zero."""
+    try:
+        (kept,) = struct.unpack(form, struct.pack(form, float(text)))
+    except OverflowError:
+        return False
+    return math.isinf(kept) == text.endswith("Infinity") and (kept != 0 or Decimal(text) == 0)
+
+
+def _bytea(text: str) -> str:
+    if not re.fullmatch(r"\\x(?:[0-9a-f]{2})*", text):
+        raise Unknown("bytea not in hex")
+    return f"unhex('{text[2:]}')"
+
+
+def _char(text: str) -> str:
+    """The lake keeps char(n) without its padding, and comparisons do not see it."""
+    return quote(text.rstrip(" "))
+
+
+def _interval(text: str) -> str:
+    """In microseconds. Months have no length, and zones' days are not all of 24 hours: timestamps' are."""
+    match = _INTERVAL.fullmatch(text)
+    if match is None or not text.strip() or text.strip() != text:
+        raise Unknown(f"interval {text}")
+    clock = 0
+    if match["h"] is not None:
+        seconds = (int(match["h"]) * 60 + int(match["m"])) * 60 + int(match["s"])
+        clock = seconds * 1_000_000 + int((match["f"] or "").ljust(6, "0"))
+    return f"({int(match['days'] or 0) * MICROS_PER_DAY + (-clock if match['sign'] else clock)})"
+
+
+_WRITERS: dict[str, Callable[[str], str]] = {
+    **{name: _integer(name) for name in LIMITS},
+    **{name: _float(name) for name in _FLOATS},
     "date": _date,
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,
-    "boolean": _boolean,
+    "bool": _boolean,
     "uuid": _uuid,
-    "numeric": _numeric,
-    "text": _text,
-    BYTE_ORDERED_TEXT: _text,
+    "bytea": _bytea,
+    "text": quote,
+    "bpchar": _char,
+    "interval": _interval,
 }
 
 

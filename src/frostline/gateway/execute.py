@@ -13,9 +13,9 @@ from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, references
 from frostline.gateway.parsed import planned
 from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
-from frostline.gateway.scan import cold_rows
+from frostline.gateway.scan import Scan, cold_rows
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
-from frostline.gateway.translate import Parameters
+from frostline.gateway.translate import Parameters, Translated
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
@@ -207,7 +207,21 @@ class Executor:
         scan = cold_rows(self.view, reference.source, table, found.columns, plan.conditions)
         if scan.empty and plan.nothing_from_nothing:
             return FixedRows(found.fields)
+        self._refuse_errors(found, scan)
         return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, found.sql(scan.sql)))
+
+    def _refuse_errors(self, found: Translated, scan: Scan) -> None:
+        """A statement that fails for a row is Postgres's: it knows the error, and whether the row is evaluated."""
+        check = found.check(scan.sql)
+        if check is None or scan.empty:
+            return
+        batches = Batches(self.view.engine, self.view.canceller, check)
+        try:
+            batch = batches.next()
+        finally:
+            batches.close()
+        if batch is not None and batch.num_rows:
+            raise Unknown("a row that makes Postgres raise an error")
 
     def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
         return self.view.pin(sources, may_restart=not self.transaction.cursors, rescan=self._rescan)

@@ -20,6 +20,7 @@ from frostline.catalog.cold import ColdColumn, cold_table
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.model.tables import lake_names
+from integration.gateway import edges as edge_values
 
 SEAM = "2026-03-01 00:00:00+00"
 PERIODS = (
@@ -32,11 +33,23 @@ COLUMNS = f"""
     id bigint NOT NULL, ts timestamptz NOT NULL, i2 smallint, i4 int, f4 real, f8 double precision,
     n numeric(12,4), big numeric, b boolean, t text, v varchar(20), ch char(8), cc text COLLATE "C", d date,
     tm timestamp, ti time, iv interval, u uuid, by bytea, j jsonb, js json, arr int[], tarr text[], mood mood,
-    ip inet, dom positive, "{ODD.replace('"', '""')}" text, "A" int, "a" int, date2 date, "user" text
+    ip inet, dom positive, "{ODD.replace('"', '""')}" text, "A" int, "a" int, date2 date, "user" text,
+    i8 bigint, n2 numeric(20,10), n3 numeric(38,6), tz timestamptz
 """
+# What edges.py has values for.
+EDGE_TYPES = {
+    **{"i2": "int2", "i4": "int4", "f4": "float4", "f8": "float8", "n": "numeric(12,4)", "big": "numeric", "b": "bool"},
+    **{"t": "text", "v": "varchar(20)", "ch": "char(8)", "cc": "text", "d": "date", "tm": "timestamp", "ti": "time"},
+    **{"iv": "interval", "u": "uuid", "by": "bytea", "j": "jsonb", "arr": "int[]", "tarr": "text[]", "mood": "mood"},
+    **{"A": "int4", "date2": "date", "i8": "int8", "n2": "numeric(20,10)", "n3": "numeric(38,6)"},
+    **{"user": "text", "tz": "timestamptz"},
+}
+FIRST_EDGE = 100_000
+COUNT, DENSE_COUNT = 8000, 1600
+DENSE_FILES = 8  # so that what their statistics say can be wrong about something
 FILL = """
 INSERT INTO copy
-SELECT i, timestamptz '2025-12-20 00:00:00+00' + i * interval '17 minutes 0.123457 seconds',
+SELECT i, timestamptz '2025-12-20 00:00:00+00' + i * {step} * interval '17 minutes 0.123457 seconds',
        (i % 7)::smallint - 3, nullif(i % 1000, 13), (i % 50) / 7.0, i / 3.0 - 500,
        (i % 999) * 1.2345 - 300, i * 1.10, nullif(i % 3, 2)::boolean, 'row ' || i % 97, 'v' || i % 11,
        chr(97 + i % 26) || ' ', md5(i::text), date '2025-01-01' + i % 500,
@@ -46,7 +59,7 @@ SELECT i, timestamptz '2025-12-20 00:00:00+00' + i * interval '17 minutes 0.1234
        ARRAY['a', 'b "c" ' || i], (ARRAY['sad', 'ok', 'happy'])[1 + i % 3]::mood,
        '10.0.0.0'::inet + i % 300, 1 + i % 9,
        'odd ' || i % 5, i % 4, i % 6, nullif(date '2026-01-01' + i % 10, '2026-01-04'), 'u' || i % 3
-FROM generate_series(1, 8000) AS i
+FROM generate_series(1, {count}) AS i
 """
 EDGES = r"""
 INSERT INTO copy (id, ts, i2, i4, f4, f8, n, big, b, t, v, ch, cc, d, tm, ti, iv, by, j, tarr) VALUES
@@ -81,18 +94,18 @@ class World:
         return psycopg.connect(self.dsn, autocommit=True, **more)
 
 
-def build(admin: str, directory: Path) -> World:
-    """A database of its own with both forms; no gateway yet."""
+def build(admin: str, directory: Path, *, dense: bool = False, locale: str = "") -> World:
+    """A database of its own with both forms; no gateway yet. Dense: fewer rows, among them every type's edges."""
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(locale)))
     dsn = make_conninfo(admin, dbname=name)
     install(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET timezone = 'UTC'")
-        table_id = _tables(connection)
+        table_id = _tables(connection, dense)
         columns = list(cold_table(connection, table_id).columns.values())
-        lake = _lake(connection, columns, directory)
+        lake = _lake(connection, columns, directory, DENSE_FILES if dense else 1)
         pin(connection, table_id, lake)
         connection.execute("ANALYZE copy")
     return World(dsn, table_id, columns, lake)
@@ -127,7 +140,7 @@ def foreign_table(
     )
 
 
-def _tables(connection: psycopg.Connection[Any]) -> int:
+def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
     connection.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')")
     connection.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
     connection.execute(f"CREATE TABLE copy ({COLUMNS}, PRIMARY KEY (id, ts))")
@@ -140,8 +153,11 @@ def _tables(connection: psycopg.Connection[Any]) -> int:
         connection.execute(
             sql.SQL("ALTER TABLE frostline_delta.events ALTER {} SET NOT NULL").format(sql.Identifier(column))
         )
-    connection.execute(FILL)
+    count = DENSE_COUNT if dense else COUNT
+    connection.execute(FILL.replace("{count}", str(count)).replace("{step}", str(COUNT // count)))
     connection.execute(EDGES)
+    if dense:
+        _edge_rows(connection)
     connection.execute(f"INSERT INTO events_hot SELECT * FROM copy WHERE ts >= '{SEAM}'")
     row = connection.execute(
         "INSERT INTO frostline.tables (relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape)"
@@ -173,6 +189,15 @@ def _tables(connection: psycopg.Connection[Any]) -> int:
     return table_id
 
 
+def _edge_rows(connection: psycopg.Connection[Any]) -> None:
+    """Spread over the periods: most are cold, every tenth is hot."""
+    names = sql.SQL(", ").join(sql.Identifier(name) for name in ("id", "ts", *EDGE_TYPES))
+    with connection.cursor().copy(sql.SQL("COPY copy ({}) FROM STDIN").format(names)) as copy:
+        for number, row in enumerate(edge_values.rows(EDGE_TYPES)):
+            moment = SEAM if number % 10 == 0 else f"2026-0{1 + number % 2}-{1 + number % 28:02} 12:00:00+00"
+            copy.write_row([FIRST_EDGE + number, moment, *row])
+
+
 def rows_as_arrow(connection: psycopg.Connection[Any], columns: list[ColdColumn], where: str) -> pa.Table:
     """Rows of the copy as the pipeline would write them, by the type map's own expressions."""
     exports = [
@@ -200,7 +225,7 @@ def rows_as_arrow(connection: psycopg.Connection[Any], columns: list[ColdColumn]
     return typed
 
 
-def _lake(connection: psycopg.Connection[Any], columns: list[ColdColumn], directory: Path) -> Any:
+def _lake(connection: psycopg.Connection[Any], columns: list[ColdColumn], directory: Path, files: int) -> Any:
     rows = rows_as_arrow(connection, columns, f"ts < '{SEAM}'")
     catalog = SqlCatalog("lake", uri=f"sqlite:///{directory}/catalog.db", warehouse=f"file://{directory}/warehouse")
     catalog.create_namespace("ns")
@@ -208,8 +233,13 @@ def _lake(connection: psycopg.Connection[Any], columns: list[ColdColumn], direct
         NestedField(index, str(column.lake_name), _iceberg_type(column), required=False)
         for index, column in enumerate(columns, 1)
     ]
-    table = catalog.create_table("ns.events", Schema(*fields), properties={"write.metadata.metrics.default": "counts"})
-    table.append(rows)
+    # PyIceberg reads a file's minima into Python's calendar, which ends before the rows' does.
+    unbounded = [column for column in columns if files == 1 or column.storage.family in ("date", "timestamp")]
+    properties = {f"write.metadata.metrics.column.{column.lake_name}": "counts" for column in unbounded}
+    table = catalog.create_table("ns.events", Schema(*fields), properties=properties)
+    size = -(-rows.num_rows // files)
+    for start in range(0, rows.num_rows, size):
+        table.append(rows.slice(start, size))
     return table
 
 
