@@ -59,7 +59,7 @@ def conditions(tree: exp.Expression, table: ColdTable, parameters: Parameters = 
     return () if found == ALWAYS else (found,)
 
 
-def in_range(table: ColdTable, found: Range) -> tuple[Condition, ...]:
+def in_range(table: ColdTable, found: Range) -> tuple[Compare, ...]:
     """The period itself: its bounds are exact moments, days or numbers."""
     key = table.key
     if key.lake_name is None:

@@ -14,7 +14,7 @@ from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.engine import iceberg_scan, parquet_scan
-from frostline.lake.pruning import Condition, chosen_of
+from frostline.lake.pruning import Condition, chosen_of, wholly
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,19 @@ def _lake(
     if snapshot.readable(places) and all(name in snapshot.fields for name in names.values()):
         named = {column_name(c.number): snapshot.fields[name] for c, name in names.items()}
         query = f"SELECT * FROM {parquet_scan([file.path for file in read], named)}"
-        within = range_condition(table.key, source.range, column_name(table.key.number))
+        within = _unless_inside(snapshot, places, table, source)
     else:
         outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
         query = f"SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)}"
         within = range_condition(table.key, source.range, _quoted(names[table.key]))
     return f"{query} WHERE {within}", read, len(snapshot.files)
+
+
+def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable, source: Source) -> str:
+    """The condition on the key, which files wholly inside the range do not need."""
+    if wholly(snapshot, places, pruning.in_range(table, source.range)):
+        return "true"
+    return range_condition(table.key, source.range, column_name(table.key.number))
 
 
 def _nothing(columns: Iterable[ColdColumn]) -> str:

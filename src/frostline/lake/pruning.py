@@ -81,6 +81,22 @@ def chosen_of(snapshot: Snapshot, period: tuple[Condition, ...], conditions: Ite
     return _all(snapshot, conditions, found)
 
 
+def wholly(snapshot: Snapshot, places: Iterable[int], period: Iterable[Compare]) -> bool:
+    """Whether every row of these files satisfies all the comparisons: their bounds do, and nothing is NULL."""
+    places = list(places)
+    return all(_surely(snapshot, comparison, at) for comparison in period for at in places)
+
+
+def _surely(snapshot: Snapshot, condition: Compare, at: int) -> bool:
+    known = _statistics(snapshot, condition.column)
+    if known is None or known.nulls[at] != 0:
+        return False
+    lower, upper = known.lower[at], known.upper[at]
+    if lower is None or upper is None:
+        return False
+    return _may_be(condition, lower, lower) and _may_be(condition, upper, upper)
+
+
 def _all(snapshot: Snapshot, conditions: Iterable[Condition], among: list[int]) -> list[int]:
     for condition in conditions:
         among = _filtered(snapshot, condition, among)
