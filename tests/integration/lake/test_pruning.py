@@ -25,7 +25,7 @@ from frostline.gateway import pruning
 from frostline.gateway.translate import parse
 from frostline.lake import files
 from frostline.lake.catalog import opened
-from frostline.lake.pruning import chosen
+from frostline.lake.pruning import Compare, chosen, wholly
 from frostline.model.bounds import parse_range
 from frostline.pipeline.session import for_database
 from integration.lake.columns import SPECS, TABLE, Spec
@@ -210,6 +210,20 @@ def test_the_period_keeps_every_file_with_a_row(lake: Lake, text: str) -> None:
         if bound is not None
     ]
     assert lake.holds(" AND ".join(limits)) <= lake.parts(chosen(lake.snapshot, pruning.in_range(TABLE, found)))
+
+
+def test_files_said_to_be_wholly_inside_have_no_row_outside(lake: Lake) -> None:
+    inside = 0
+    for spec in SPECS:
+        for value in spec.values:
+            for kind in ("<", "<=", ">", ">="):
+                ours, theirs = written(lake, spec, kind, [value, value])
+                found = pruning.conditions(parse(f'SELECT i4 FROM "a"."source" WHERE {ours}'), TABLE)
+                comparisons = [condition for condition in found if isinstance(condition, Compare)]
+                sure = [at for at in range(FILES) if comparisons and wholly(lake.snapshot, [at], comparisons)]
+                assert not lake.parts(sure) & lake.holds(f"({theirs}) IS NOT TRUE"), ours
+                inside += len(sure)
+    assert inside > 1000 if any(file.lower for file in lake.snapshot.files) else inside == 0
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,15 @@ def batch(rows: list[tuple[str | None, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
 
 
-@given(ROWS, st.integers(0, 30))
-def test_data_rows_equal_the_plain_encoding(rows: list[tuple[str | None, ...]], start: int) -> None:
+@given(ROWS, st.integers(0, 30), st.sampled_from([0, 20, 300]))
+def test_data_rows_equal_the_plain_encoding(rows: list[tuple[str | None, ...]], start: int, few: int) -> None:
+    """By the value or by the column, whichever the batch's size calls for."""
     expected = b"".join(
         messages.data_row([None if value is None else value.encode() for value in row]) for row in rows[start:]
     )
-    assert b"".join(encode.data_rows(batch(rows).slice(start))) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode, "FEW_VALUES", few)
+        assert b"".join(encode.data_rows(batch(rows).slice(start))) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,7 @@ def test_copy_lines_escape_what_copy_reads(value: str | None, written: str) -> N
 
 def test_a_batch_too_large_for_one_buffer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "MAX_BUFFER", 100)
+    monkeypatch.setattr(encode, "FEW_VALUES", 0)
     rows: list[tuple[str | None, ...]] = [(str(number) * 10, None) for number in range(50)]
     pieces = list(encode.data_rows(batch(rows)))
     assert len(pieces) > 5
