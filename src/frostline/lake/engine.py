@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,8 @@ def parquet_scan(locations: Sequence[str], columns: Mapping[str, NestedField]) -
 
     A file from before a column was added has none with that id: its rows get the default.
     """
-    paths = ", ".join(quote(_path(location)) for location in locations)
+    # Names are patterns to read_parquet: a warehouse may stand under a directory with a bracket in its name.
+    paths = ", ".join(quote(re.sub(r"[*?\[]", r"[\g<0>]", _path(location))) for location in locations)
     fields = ", ".join(
         f"{column.field_id}: {{name: {quote(name)}, type: {quote(duckdb_type(column.field_type))},"
         f" default_value: {_default(column)}}}"
