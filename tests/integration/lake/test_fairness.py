@@ -1,0 +1,95 @@
+"""Many sessions share one gateway: nobody waits for a long scan of somebody else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
+from frostline.config import GatewaySettings, Settings
+from frostline.gateway.server import Gateway
+from integration.gateway.world import World, build
+
+SESSIONS = 64
+LOOKUPS = 6
+FEBRUARY = '"table {}"."from 2026-02-01 00:00:00+00 to 2026-03-01 00:00:00+00"'
+
+
+@pytest.fixture(scope="module")
+def served(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Gateway]]:
+    """A tiered table behind a gateway of its own."""
+    world = build(dsn, tmp_path_factory.mktemp("fair"))
+    gateway = Gateway(Settings(dsn=SecretStr(world.dsn), gateway=GatewaySettings()))
+    gateway.start()
+    yield world, gateway
+    gateway.stop(grace=0)
+
+
+def direct(world: World, gateway: Gateway) -> psycopg.Connection[Any]:
+    """Straight to the gateway: through Postgres 64 sessions would need 128 of its connections."""
+    with world.connect() as connection:
+        row = connection.execute(
+            "SELECT m.umoptions, i.id::text FROM pg_user_mappings m, frostline.installation i WHERE m.srvname = %s",
+            [SERVER_NAME],
+        ).fetchone()
+    assert row is not None
+    password = dict(option.split("=", 1) for option in row[0])["password"]
+    return psycopg.connect(
+        host="127.0.0.1",
+        port=gateway.port,
+        user=GATEWAY_USER,
+        password=password,
+        dbname=row[1],
+        autocommit=True,
+        prepare_threshold=None,
+    )
+
+
+def test_point_look_ups_go_on_while_one_session_scans(served: tuple[World, Gateway]) -> None:
+    world, gateway = served
+    source = FEBRUARY.format(world.table_id)
+    taken: list[list[float]] = [[] for _ in range(SESSIONS)]
+    wrong: list[str] = []
+    stop = threading.Event()
+    scans = [0]
+
+    def scan() -> None:
+        with direct(world, gateway) as connection:
+            while not stop.is_set():
+                connection.execute(f"SELECT * FROM {source}", prepare=False).fetchall()
+                scans[0] += 1
+
+    ready = threading.Barrier(SESSIONS)
+
+    def look_up(number: int) -> None:
+        with direct(world, gateway) as connection:
+            connection.execute(f"SELECT id FROM {source} WHERE id = 1")
+            ready.wait(120)
+            for turn in range(LOOKUPS):
+                key = 4000 + number * LOOKUPS + turn
+                started = time.monotonic()
+                found = connection.execute(f"SELECT id FROM {source} WHERE ((id = {key}))").fetchall()
+                taken[number].append(time.monotonic() - started)
+                if found != [(key,)]:
+                    wrong.append(f"{key}: {found}")
+
+    scanner = threading.Thread(target=scan)
+    sessions = [threading.Thread(target=look_up, args=(number,)) for number in range(SESSIONS)]
+    for thread in (scanner, *sessions):
+        thread.start()
+    for thread in sessions:
+        thread.join(300)
+    stop.set()
+    scanner.join(60)
+    assert not wrong
+    assert [len(session) for session in taken] == [LOOKUPS] * SESSIONS
+    assert scans[0] >= 1  # nor is the scan starved
+    times = sorted(time for session in taken for time in session)
+    # Sixty-four at once on a few cores: everybody waits for about sixty-four look-ups, nobody for many times that.
+    assert times[int(len(times) * 0.99)] < 8 * max(times[len(times) // 2], 0.05)
