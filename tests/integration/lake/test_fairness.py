@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
-from frostline.config import GatewaySettings, Settings
+from frostline.config import Settings
 from frostline.gateway.server import Gateway
 from integration.gateway.world import World, build
 
@@ -25,7 +25,7 @@ FEBRUARY = '"table {}"."from 2026-02-01 00:00:00+00 to 2026-03-01 00:00:00+00"'
 def served(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Gateway]]:
     """A tiered table behind a gateway of its own."""
     world = build(dsn, tmp_path_factory.mktemp("fair"))
-    gateway = Gateway(Settings(dsn=SecretStr(world.dsn), gateway=GatewaySettings()))
+    gateway = Gateway(Settings(dsn=SecretStr(world.dsn)))
     gateway.start()
     yield world, gateway
     gateway.stop(grace=0)
