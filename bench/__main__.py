@@ -21,9 +21,11 @@ def main() -> None:
     for rows in arguments.rows:
         directory = arguments.directory / str(rows)
         directory.mkdir(parents=True, exist_ok=True)
-        sections[rows] = _run(directory, rows, arguments.rounds, arguments.claims or list(CLAIMS))
-        if not arguments.keep:
-            shutil.rmtree(directory, ignore_errors=True)
+        try:
+            sections[rows] = _run(directory, rows, arguments.rounds, arguments.claims or list(CLAIMS))
+        finally:
+            if not arguments.keep:
+                shutil.rmtree(directory, ignore_errors=True)
     if not arguments.claims:
         report.write(arguments.rows, sections)
 

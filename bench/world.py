@@ -81,10 +81,11 @@ def _build(world: World, report: Report) -> None:
         if connection.execute("SELECT to_regclass('built')").fetchone() == (None,):
             started = time.monotonic()
             for shape in world.shapes.values():
-                _run(world.connect(world.peer), tables.create(shape))
-                _run(connection, tables.create(shape))
+                with world.connect(world.peer) as peer:
+                    _create(peer, shape.name, tables.create(shape))
+                _create(connection, shape.name, tables.create(shape))
                 print(f"  {shape.name}: {shape.cold_rows:,} rows, {time.monotonic() - started:.0f} s", flush=True)
-            _run(connection, tables.create(world.shapes["events"], "plain", cold_rows=False))
+            _create(connection, "plain", tables.create(world.shapes["events"], "plain", cold_rows=False))
             _archive(world, report)
             print(f"  archived, {time.monotonic() - started:.0f} s", flush=True)
             connection.execute("CREATE TABLE built AS SELECT now()")
@@ -129,6 +130,12 @@ def _link(world: World, connection: psycopg.Connection[Any]) -> None:
             )
 
 
-def _run(connection: psycopg.Connection[Any], statements: Iterator[str]) -> None:
+def _create(connection: psycopg.Connection[Any], name: str, statements: Iterator[str]) -> None:
+    """Make a table, unless an earlier run got to its end."""
+    found = connection.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", [name]).fetchone()
+    if found == ("complete",):
+        return
+    connection.execute(f"DROP TABLE IF EXISTS {name}")
     for statement in statements:
         connection.execute(statement)
+    connection.execute(f"COMMENT ON TABLE {name} IS 'complete'")
