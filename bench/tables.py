@@ -96,4 +96,5 @@ def fill(shape: Shape, month: Month, leaf: str) -> str:
     step = f"(timestamptz '{month.upper}' - timestamptz '{month.lower}') / {month.rows}"
     moment = f"timestamptz '{month.lower}' + (n - {month.first}) * ({step})"
     last = month.first + month.rows - 1
-    return f"INSERT INTO {leaf} SELECT {shape.row.format(moment=moment)} FROM generate_series({month.first}::bigint, {last}) AS n"
+    numbers = f"generate_series({month.first}::bigint, {last}) AS n"
+    return f"INSERT INTO {leaf} SELECT {shape.row.format(moment=moment)} FROM {numbers}"
