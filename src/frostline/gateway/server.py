@@ -161,7 +161,8 @@ class Gateway:
     def _connected(self, sock: socket.socket) -> None:
         stream = Stream(sock)
         try:
-            sockets.guard(sock, self._settings.gateway.send_timeout)
+            with contextlib.suppress(OSError):  # gone already: the first read will tell
+                sockets.guard(sock, self._settings.gateway.send_timeout)
             sock.settimeout(STARTUP_SECONDS)
             request = startup.read_request(stream, self._tls)
             if isinstance(request, startup.CancelRequest):

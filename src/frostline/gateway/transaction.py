@@ -23,7 +23,7 @@ class Transaction:
     status: bytes = IDLE
     cursors: dict[str, Rows] = field(default_factory=dict)
     savepoints: list[Savepoint] = field(default_factory=list)
-    declared: set[str] = field(default_factory=set)  # every cursor there was; postgres_fdw reuses names in rescans only
+    declared: set[str] = field(default_factory=set)  # lately; postgres_fdw uses a name again only when it scans again
 
     def begin(self) -> None:
         self.status = ACTIVE
@@ -59,6 +59,8 @@ class Transaction:
         if name in self.cursors:
             rows.close()
             raise QueryError(f'cursor "{name}" already exists', sqlstate="42P03")
+        if not self.cursors and name not in self.declared:
+            self.declared.clear()  # most likely another statement; a long transaction has many
         self.cursors[name] = rows
         self.declared.add(name)
 
