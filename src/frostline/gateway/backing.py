@@ -9,16 +9,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from frostline.catalog.database import session_sql
 from frostline.errors import DatabaseError, QueryError
 from frostline.gateway.cancel import Canceller
 
-# What postgres_fdw sets on a remote session, so that text means the same; our transaction outlives pauses; and a lock
-# held by the very transaction that waits for us would never be found to be a deadlock.
+# Besides what every session of ours sets. A date is printed as postgres_fdw asks for it. A lock held by the very
+# transaction that waits for us would never be found to be a deadlock.
 _SETTINGS = """
-SET search_path = pg_catalog; SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres';
-SET extra_float_digits = 3; SET bytea_output = 'hex'; SET standard_conforming_strings = on;
-SET client_encoding = 'UTF8'; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
-SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'
+SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'
 """
 
 
@@ -41,14 +39,26 @@ class Backing:
 
     def begin(self, snapshot: str | None = None) -> None:
         """Open the transaction; its snapshot is taken by the first query, or is an exported one."""
-        connection = self._connect()
-        statement = sql.SQL("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+        connection = self._begun()
         with self.running():
-            connection.execute(statement)
-            self.open = True
             if snapshot is not None:
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
         self.snapshot = snapshot
+
+    def _begun(self) -> psycopg.Connection[Any]:
+        """In a transaction; on a new connection when the old one was ended while we were idle."""
+        for last in (False, True):
+            connection = self._connect()
+            try:
+                with self.running():
+                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+            except psycopg.OperationalError:
+                if last or not connection.closed:
+                    raise
+                continue
+            self.open = True
+            return connection
+        raise AssertionError
 
     def end(self) -> None:
         """Forget the transaction and everything in it."""
@@ -96,6 +106,7 @@ class Backing:
         if self._connection is None:
             try:
                 self._connection = psycopg.connect(self._dsn, autocommit=True, application_name="frostline gateway")
+                self._connection.execute(session_sql(local=False))
                 self._connection.execute(_SETTINGS)
             except psycopg.Error as error:
                 self.close()

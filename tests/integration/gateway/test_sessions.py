@@ -180,6 +180,49 @@ def test_other_roles_read_through_the_one_mapping(world: World) -> None:
             connection.execute("DROP ROLE reader")
 
 
+def test_connections_of_the_gateway_that_were_ended_are_opened_again(
+    world: World, connection: psycopg.Connection[Any]
+) -> None:
+    query = "SELECT id FROM events WHERE id = 5"
+    assert rows(connection, query) == [(b"5",)]
+    with world.connect() as admin:
+        ended = admin.execute(
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'frostline gateway%' AND datname = current_database()"
+        ).fetchone()
+    assert ended is not None
+    assert ended[0] >= 2
+    assert rows(connection, query) == [(b"5",)]
+    with world.connect() as another_one:  # admission asks Postgres too
+        assert rows(another_one, query) == [(b"5",)]
+
+
+def test_timeouts_set_for_the_database_end_no_cold_read(world: World, gateway: Gateway) -> None:
+    assert gateway.port
+    name = psycopg.conninfo.conninfo_to_dict(world.dsn)["dbname"]
+    settings = ["idle_in_transaction_session_timeout", "idle_session_timeout", "statement_timeout"]
+    with world.connect() as admin:
+        if admin.info.server_version >= 170000:
+            settings.append("transaction_timeout")
+        for setting in settings:
+            admin.execute(f"ALTER DATABASE \"{name}\" SET {setting} = '200ms'")
+        try:
+            with world.connect() as client:
+                for setting in settings:
+                    client.execute(f"SET {setting} = 0")
+                for _ in range(2):
+                    client.execute("BEGIN")
+                    client.execute(f"DECLARE c CURSOR FOR SELECT id FROM events WHERE t ~ 'row' AND {COLD}")
+                    assert len(rows(client, "FETCH 5 FROM c")) == 5
+                    client.execute("SELECT pg_sleep(0.4)")
+                    assert len(rows(client, "FETCH 5 FROM c")) == 5
+                    client.execute("COMMIT")
+                    client.execute("SELECT pg_sleep(0.4)")
+        finally:
+            for setting in settings:
+                admin.execute(f'ALTER DATABASE "{name}" RESET {setting}')
+
+
 def test_too_many_sessions_are_refused(world: World, gateway: Gateway) -> None:
     with another(world, gateway, max_sessions=1), world.connect() as one, world.connect() as two:
         assert rows(one, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
