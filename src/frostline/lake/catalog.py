@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 from pyiceberg.catalog.sql import SqlCatalog
@@ -19,6 +20,11 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import DatabaseError, LakeError
 from frostline.lake import layout
+
+# A database may end idle sessions and long statements; a catalog's connection is idle while files are written.
+_NO_TIMEOUTS = " ".join(
+    f"-c{name}=0" for name in ("statement_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Address:
     @property
     def jdbc(self) -> str:
         tls = f"&sslmode={self.sslmode}" if self.sslmode else ""
-        return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}?currentSchema={LAKE_SCHEMA}{tls}"
+        where = f"jdbc:postgresql://{self.host}:{self.port}/{self.database}?currentSchema={LAKE_SCHEMA}{tls}"
+        return f"{where}&options={quote(_NO_TIMEOUTS)}"
 
 
 def address(dsn: str) -> Address:
@@ -62,7 +69,7 @@ def address(dsn: str) -> Address:
 def opened(settings: Settings) -> Iterator[SqlCatalog]:
     """The catalog, closed afterwards."""
     at = address(settings.dsn.get_secret_value())
-    query = {"options": f"-csearch_path={LAKE_SCHEMA}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
+    query = {"options": f"-csearch_path={LAKE_SCHEMA} {_NO_TIMEOUTS}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
     url = URL.create(
         "postgresql+psycopg", at.user, at.password or None, at.host, at.port, at.database, query=query
     ).render_as_string(hide_password=False)
