@@ -4,11 +4,12 @@
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help setup fetch demo test check format lock clean bench bench-large
+.PHONY: help setup fetch demo soak test check format lock clean bench bench-large
 
 help:
 	@echo 'make demo    set up, then see a table hand its old rows to a lake'
 	@echo 'make test    set up, then every check and test'
+	@echo 'make soak    a hundred thousand generated queries against Postgres itself: about an hour'
 	@echo 'make check   style, types and import directions only'
 	@echo 'make format  let ruff write the style'
 	@echo 'make bench   every benchmark on 20 million cold rows; renews docs/benchmarks.md (20 minutes, 8 GB of disk)'
@@ -27,6 +28,10 @@ demo: fetch
 
 test: fetch check
 	$(BIN)/pytest
+
+# Eight suites of generated SQL, 12,500 examples each.
+soak: fetch
+	EXAMPLES=12500 $(BIN)/pytest tests/integration/gateway/test_generated.py
 
 check: setup
 	$(BIN)/ruff check

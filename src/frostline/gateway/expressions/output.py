@@ -18,7 +18,8 @@ def text(value: Value) -> str:
     if name in _ALREADY_TEXT:
         return value.sql
     if name == "bool":
-        return f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
+        # Not NOT: DuckDB turns NOT (a = b) into a <> b and then does not find it among the grouped expressions.
+        return f"CASE WHEN {value.sql} THEN 't' WHEN {value.sql} IS NOT NULL THEN 'f' END"
     if name == "numeric" and value.type.precision == value.type.scale:
         # DuckDB prints .5 where all digits are fractions, Postgres 0.5.
         return f"regexp_replace(CAST({value.sql} AS VARCHAR), '^(-?)\\.', '\\10.')"
