@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import sqlglot
@@ -19,6 +19,7 @@ from frostline.gateway.expressions.grouped import Grouped
 from frostline.gateway.expressions.parse import parse as parse_expression
 from frostline.gateway.expressions.parse import parse_list
 from frostline.gateway.expressions.tree import Call, Column, Node, Null, Number, Unknown
+from frostline.gateway.expressions.types import BOOLEAN
 from frostline.gateway.expressions.values import Value
 from frostline.gateway.lexer import Token
 from frostline.gateway.operators import GROUPED, SORTED
@@ -48,9 +49,14 @@ class Translated:
     tail: str  # WHERE, GROUP BY, HAVING, ORDER BY, LIMIT
     columns: frozenset[ColdColumn]
     hazards: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()  # expressions that rows are grouped by, called k0, k1, ...
 
     def sql(self, source: str) -> str:
         outputs = ", ".join(f"{output} AS o{number}" for number, output in enumerate(self.outputs))
+        if self.computed:
+            # As columns: DuckDB rewrites expressions and then may not recognise one it was told to group by.
+            keys = ", ".join(f"{key} AS k{number}" for number, key in enumerate(self.computed))
+            source = f"(SELECT *, {keys} FROM {source}) AS g"
         return f"SELECT {outputs} FROM {source}{self.tail}"
 
     def check(self, source: str) -> str | None:
@@ -119,7 +125,7 @@ def _translate(select: Select, table: ColdTable, parameters: Parameters) -> Tran
     rows = Emitter(table, parameters)
     conditions = [rows.condition(conjunct) for conjunct in select.where()] + ([sampled] if sampled else [])
     distinct, items = _items(select.get("select"))
-    keys = _keys(select, items, rows, distinct=distinct)
+    computed, keys = _computed(_keys(select, items, rows, distinct=distinct))
     grouped = keys is not None or any(_aggregates(item) for item in items)
     emitter = Grouped(rows, keys or {}) if grouped else rows
     outputs = [_output(item, emitter) for item in items]
@@ -134,6 +140,7 @@ def _translate(select: Select, table: ColdTable, parameters: Parameters) -> Tran
         tail,
         frozenset(rows.columns),
         tuple(rows.hazards),
+        computed,
     )
 
 
@@ -194,6 +201,15 @@ def _keys(select: Select, items: Sequence[Node], rows: Emitter, *, distinct: boo
     return keys
 
 
+def _computed(keys: dict[Node, Value] | None) -> tuple[tuple[str, ...], dict[Node, Value] | None]:
+    """The keys that are more than a column, and all keys by the names they have then."""
+    if keys is None:
+        return (), None
+    computed = {node: key.sql for node, key in keys.items() if not isinstance(node, Column)}
+    places = {node: f"k{number}" for number, node in enumerate(computed)}
+    return tuple(computed.values()), {node: replace(key, sql=places.get(node, key.sql)) for node, key in keys.items()}
+
+
 def _ordinal(node: Node, items: Sequence[Node]) -> Node:
     """A bare number in GROUP BY or ORDER BY is a place in the select list."""
     if not isinstance(node, Number):
@@ -215,7 +231,8 @@ def _output(node: Node, emitter: Emitter) -> tuple[Field, str]:
     if node.name == "ctid" and "ctid" not in emitter.table.columns and not isinstance(emitter, Grouped):
         return Field("ctid", TID_OID), CTID
     column = emitter.column(node)
-    text = column.storage.text.replace("{c}", column_name(column.number))
+    name = column_name(column.number)
+    text = output.text(Value(name, BOOLEAN)) if column.typname == "bool" else column.storage.text.replace("{c}", name)
     return Field(column.name, column.oid, column.typmod), text
 
 

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from frostline.config import GatewaySettings, Settings
 from frostline.gateway.server import Gateway
+from integration.gateway.pair import Pair, open_pair
 from integration.gateway.world import World, build
 
 
@@ -39,3 +40,21 @@ def connection(world: World, gateway: Gateway) -> Iterator[psycopg.Connection[An
     with world.connect() as found:
         found.execute("SET timezone = 'UTC'")
         yield found
+
+
+LOCALES = {"C.UTF-8": "", "ICU": "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' TEMPLATE template0", "15": ""}
+
+
+@pytest.fixture(scope="session", params=list(LOCALES))
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Few rows and many edges, under byte order and under a language's order, on 18 and on Debian's 15."""
+    admin = request.getfixturevalue("postgres15" if request.param == "15" else "dsn")
+    directory = tmp_path_factory.mktemp("dense")
+    made = build(admin, directory, dense=True, locale=LOCALES[request.param])
+    gateway = Gateway(settings_for(made.dsn))
+    gateway.start()
+    found = open_pair(made, gateway)
+    yield found
+    found.direct.close()
+    found.connection.close()
+    gateway.stop(grace=0.5)

@@ -221,3 +221,57 @@ def everything_else() -> Sql:
         st.builds("({} > {})".format, columns("mood"), constant("mood")),
         st.builds("({} = {})".format, columns("numeric"), constant("numeric")),
     )
+
+
+def failing() -> Sql:
+    """Predicates some rows may fail on; never under AND, whose operands are evaluated in any order."""
+    risky = comparisons(2, risky=True)
+    return st.one_of(
+        risky,
+        risky,
+        st.builds("(NOT {})".format, risky),
+        st.builds("({} OR {})".format, risky, comparisons(0)),
+        st.builds("(CASE WHEN {} THEN {} ELSE {} END)".format, comparisons(0), risky, comparisons(0)),
+    )
+
+
+def aggregations() -> Sql:
+    """Whole statements with groups: as postgres_fdw pushes them, by place."""
+    return st.builds(
+        _aggregation,
+        st.lists(_keys(), max_size=2, unique=True),
+        st.lists(_aggregates(), min_size=1, max_size=3),
+        st.one_of(st.none(), predicates(1)),
+        st.one_of(st.none(), st.sampled_from(["count(*) > 5", "max(i4) > 100", "count(d) <> 0", "sum(i2) IS NULL"])),
+        st.booleans(),
+    )
+
+
+def _keys() -> Sql:
+    plain = columns("bool", "mood", "int2", "date", "text", "uuid", "bytea", "numeric(12,4)", "timestamptz")
+    simple = st.sampled_from(["(i4 % 10)", "(i8 / 1000)", "length(t)", "tm::date", "(b IS NULL)"])
+    return st.one_of(plain, plain, simple, comparisons(1), integers(1, risky=False))
+
+
+def _aggregates() -> Sql:
+    summed = st.one_of(columns(*INTEGERS), columns("numeric(12,4)", "numeric(20,10)"), st.just("(i4 % 7)"))
+    ordered = columns(*INTEGERS, *NUMERICS, "date", "timestamp", "timestamptz", "text")
+    bare = st.one_of(
+        st.just("count(*)"),
+        st.builds("count({})".format, columns(*EDGES)),
+        st.builds("count(DISTINCT {})".format, columns(*INTEGERS, *NUMERICS, "text", "bool", "uuid", "date", "bytea")),
+        st.builds("{}({})".format, st.sampled_from(["sum", "avg"]), summed),
+        st.builds("{}({})".format, st.sampled_from(["min", "max"]), ordered),
+        st.builds("{}({})".format, st.sampled_from(["bool_and", "bool_or", "every"]), predicates(0)),
+    )
+    return st.one_of(bare, bare, st.builds("{} FILTER (WHERE {})".format, bare, predicates(0)))
+
+
+def _aggregation(keys: list[str], aggregates: list[str], where: str | None, having: str | None, ordered: bool) -> str:
+    query = f"SELECT {', '.join([*keys, *aggregates])} FROM {{t}}"
+    query += f" WHERE {where}" if where else ""
+    query += f" GROUP BY {', '.join(str(place) for place, _ in enumerate(keys, 1))}" if keys else ""
+    query += f" HAVING ({having})" if having else ""
+    if ordered and keys and not any(key.startswith(("mood", "t", "v", "ch", '"user"')) for key in keys):
+        query += f" ORDER BY {', '.join(f'{key} DESC NULLS LAST' for key in keys)}"
+    return query

@@ -98,6 +98,7 @@ def where(condition: str, *parameters: str | None) -> str:
         ("f = 1.5", "((NOT isnan(c9)) AND c9 = CAST('1.5' AS DOUBLE))"),
         ("f > 1.5", "(isnan(c9) OR c9 > CAST('1.5' AS DOUBLE))"),
         ("f >= 'NaN'::double precision", "isnan(c9)"),
+        ("f < 1e+300::double precision", "((NOT isnan(c9)) AND c9 < CAST('1e+300' AS DOUBLE))"),
         ("flag IS TRUE", "(c3 IS TRUE)"),
         ("flag IS NOT UNKNOWN", "(c3 IS NOT NULL)"),
         ("t ~~ 'a%'", "(c5 LIKE 'a%')"),
@@ -222,7 +223,11 @@ def test_a_whole_select() -> None:
             " GROUP BY c8 HAVING (count(*) > (5)) ORDER BY c8 ASC NULLS LAST",
         ),
         ("SELECT DISTINCT t FROM {} LIMIT 3", ("c5",), " GROUP BY c5 LIMIT 3"),
-        ("SELECT count(DISTINCT t), max(c) FROM {}", ("CAST(count(DISTINCT c5) AS VARCHAR)", "max(c8)"), ""),
+        (
+            "SELECT count(DISTINCT t), max(c) FROM {}",
+            ("CAST(count(DISTINCT c5) AS VARCHAR)", "CAST(max(c8) AS VARCHAR)"),
+            "",
+        ),
         (
             "SELECT sum(id), sum(n) FROM {}",
             ("CAST(CAST(sum(c1) AS DECIMAL(38, 0)) AS VARCHAR)", "CAST(CAST(sum(c4) AS DECIMAL(38, 2)) AS VARCHAR)"),

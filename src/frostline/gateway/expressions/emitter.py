@@ -113,8 +113,10 @@ class Emitter:
         to = node.to
         if to.modifiers or to.array:
             raise Unknown(f"a cast to {to.name}")
+        if isinstance(node.operand, Number):  # 1e+300 is a double precision, but no DECIMAL
+            return constants.constant(_named(to), node.operand.text)
         inner = self.value(node.operand)
-        if inner.type is UNTYPED or (inner.constant and isinstance(node.operand, Number)):
+        if inner.type is UNTYPED:
             return constants.constant(_named(to), inner.text)
         return self._apply(f"::{to.name}", [inner])
 

@@ -16,9 +16,9 @@ def text(value: Value) -> str:
     """A value's text form."""
     name = value.type.name
     if name in _ALREADY_TEXT:
-        return value.sql
+        # A text that is always NULL has another type to DuckDB.
+        return f"CAST({value.sql} AS VARCHAR)"
     if name == "bool":
-        # Not NOT: DuckDB turns NOT (a = b) into a <> b and then does not find it among the grouped expressions.
         return f"CASE WHEN {value.sql} THEN 't' WHEN {value.sql} IS NOT NULL THEN 'f' END"
     if name == "numeric" and value.type.precision == value.type.scale:
         # DuckDB prints .5 where all digits are fractions, Postgres 0.5.
