@@ -4,7 +4,7 @@
 export PYTHON
 BIN := .venv/bin
 
-.PHONY: help setup fetch demo soak test check format lock clean bench bench-large
+.PHONY: help setup fetch demo docs soak test check format lock clean bench bench-large
 
 help:
 	@echo 'make demo    set up, then see a table hand its old rows to a lake'
@@ -14,6 +14,7 @@ help:
 	@echo 'make format  let ruff write the style'
 	@echo 'make bench   every benchmark on 20 million cold rows; renews docs/benchmarks.md (20 minutes, 8 GB of disk)'
 	@echo 'make bench-large  the same on 2, 20 and 100 million'
+	@echo 'make docs    renew the pages that are written from the code'
 	@echo 'make lock    renew the lock files (needs uv)'
 	@echo 'make clean   stop the stack here, remove .venv and all caches of this checkout'
 
@@ -42,6 +43,9 @@ check: setup
 format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: setup
+	$(BIN)/python -m frostline.gateway.listing docs/operators.md
 
 bench: fetch
 	$(BIN)/python -m bench --rows 20000000

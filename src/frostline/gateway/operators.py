@@ -8,7 +8,7 @@ entry has a hazard, and a statement is answered by DuckDB only once no row of it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from frostline.gateway.expressions.types import (
@@ -74,8 +74,7 @@ WHY = {
     "concatenation": "Bytes after bytes; NULL if either is.",
     "day arithmetic": "Days are counted; a row that leaves Postgres's calendar is an error and Postgres's.",
     "moment arithmetic": "Days and hours of a timestamp without time zone are microseconds. Months are Postgres's.",
-    "fields": "The same calendar; DuckDB's year 0 is 1 BC, which Postgres calls -1.",
-    "casts": "Every value of the first type is one of the second.",
+    "casts": "Every value has its equal in the other type; a moment's date is its day.",
     "narrowing casts": "A row whose value does not fit is an error and Postgres's; halves are rounded away from zero.",
 }
 
@@ -95,8 +94,10 @@ def _all_comparisons() -> Iterator[Entry]:
             yield from _comparisons(COMPARISONS, left, right, "numerics", "decimal")
     for left, right in product((*INTEGERS, "numeric", *FLOATS), repeat=2):
         if left in FLOATS or right in FLOATS:
-            same = left == right
-            yield from _comparisons(COMPARISONS, left, right, "floats", "float" if same else "double")
+            # A numeric that is no constant could be rounded twice on its way.
+            constants = tuple(at for at, name in enumerate((left, right)) if name == "numeric")
+            for found in _comparisons(COMPARISONS, left, right, "floats", "float" if left == right else "double"):
+                yield replace(found, constants=constants)
     for name, why in (
         *(("bool", "booleans"), ("date", "days and moments"), ("timestamp", "days and moments")),
         *(("timestamptz", "days and moments"), ("uuid", "uuids"), ("bytea", "bytes")),
@@ -251,3 +252,40 @@ SORTED = frozenset({
     *INTEGERS, *FLOATS, "numeric", "bool", "date", "timestamp", "timestamptz", "uuid", "bytea",
     BYTE_ORDERED_TEXT, BYTE_ORDERED_CHAR,
 })  # fmt: skip
+
+# What is syntax rather than an operator, and where it is exact.
+FORMS = (
+    ("`AND` `OR` `NOT`, parentheses", "Three-valued alike."),
+    ("`IS [NOT] NULL`", "For every column: the lake has NULL where Postgres has it."),
+    ("`IS [NOT] TRUE`, `FALSE`, `UNKNOWN`", "For every condition that is listed itself."),
+    ("`IS [NOT] DISTINCT FROM`", "Wherever `=` and `<>` are listed."),
+    ("`BETWEEN`", "Wherever `<=` and `>=` are listed; `SYMMETRIC` is not."),
+    ("`IN`, operator `ANY`, operator `ALL`", "Wherever the operator is listed, for a list or a constant array; an "
+     "empty one decides even for NULL, a NULL in it leaves it open, as in Postgres."),
+    ("`CASE`, `coalesce`, `nullif`", "Where all results have one type; numerics one scale."),
+    ("constants and parameters", "As Postgres prints them: a day that does not exist, another notation or an infinite "
+     "moment is Postgres's to read."),
+)  # fmt: skip
+
+# What is not listed, and why it is not.
+LEFT_TO_POSTGRES = (
+    ("Rows that make an expression fail", "Postgres raises the error, and knows whether the row is evaluated at all."),
+    ("`+ - * /` and functions of floats; `sum`, `avg`, `min`, `max` of floats; grouping by a float",
+     "Rounding depends on the order of the rows; which of 0 and -0 stands for both depends on it too."),
+    ("`numeric` without precision, or above 38 digits; its `/ % ^`, `round`, `trunc`",
+     "DuckDB has no number as long, and divides to another scale."),
+    ("`< > <= >=`, `ORDER BY`, `min`, `max` of text under a collation that is not in byte order",
+     "A language's order is the collation's to know."),
+    ("Any comparison under a collation that is not deterministic", "Equal texts may have different bytes."),
+    ("`lower`, `upper`, `initcap`, `ILIKE`, `~`, `SIMILAR TO`", "Tables of letters and regular expressions differ."),
+    ("`LIKE` with a pattern that is no constant, or on `char(n)`",
+     "A pattern may end with its escape, which fails for some texts only; LIKE sees padding, which the lake drops."),
+    ("`substr` and `left` with positions that are negative or no constants", "They mean something else in DuckDB."),
+    ("Arithmetic, casts, `extract` and `date_trunc` of `timestamptz`",
+     "The session's time zone decides, so `postgres_fdw` does not ship them either."),
+    ("`extract`, `date_part`, `date_trunc`, `age` of dates and timestamps", "`postgres_fdw` does not ship them."),
+    ("Intervals with months, `time`, `interval`, `json`, `jsonb`, arrays, ranges, `inet`, `xml`, composites, the order "
+     "of enums", "The lake keeps their exact text; what equal and less mean is Postgres's to know."),
+    ("Joins, sub-selects, windows, set operations", "The rows of the periods concerned are loaded there."),
+    ("Functions, operators and types of users and extensions", "Only Postgres has them."),
+)  # fmt: skip
