@@ -23,8 +23,8 @@ from frostline.errors import ConfigError
 
 CONFIG_FILE = "frostline.toml"
 ENV_PREFIX = "FROSTLINE_"
-# Variables of ours that choose where to look for settings and are no settings themselves.
-ENV_NOT_SETTINGS = frozenset({"FROSTLINE_CONFIG"})
+# Variables of ours that are no settings: where to look for them, and a test's socket.
+ENV_NOT_SETTINGS = frozenset({"FROSTLINE_CONFIG", "FROSTLINE_FAULTS"})
 
 
 class Section(BaseModel):
@@ -50,6 +50,11 @@ class GatewaySettings(Section):
     tls_key: str = Field("", description="private key file (PEM) of tls_cert")
 
 
+class ArchiveSettings(Section):
+    lock_patience: float = Field(300, ge=0, description="seconds to go on trying for a lock that others hold")
+    orphan_age: float = Field(3600, ge=0, description="seconds before a file nothing refers to may be removed")
+
+
 class SparkSettings(Section):
     master: str = Field("local[*]", description="Spark master")
     memory: str = Field("2g", description="driver memory (in local mode: all of Spark's)")
@@ -65,6 +70,7 @@ class Settings(Section):
     dsn: SecretStr = Field(SecretStr(""), description="the Postgres to work on (empty: the embedded one)")
     lake: LakeSettings = LakeSettings.model_construct()
     gateway: GatewaySettings = GatewaySettings.model_construct()
+    archive: ArchiveSettings = ArchiveSettings.model_construct()
     spark: SparkSettings = SparkSettings.model_construct()
     local: LocalSettings = LocalSettings.model_construct()
 

@@ -8,6 +8,7 @@ FrostlineError
  |- RefusedError       we will not do this to that table; nothing was changed
  |- LakeError          the lake's catalog or files
  |- OperationError     a step failed; what was done before it is kept and a re-run resumes
+ |   |- Interrupted    something outside stood in the way; a re-run goes on from here
  |   `- UnknownOutcome it may have happened: look before trying again
  `- QueryError         the gateway's answer to one statement, with its SQLSTATE
 """
@@ -73,6 +74,10 @@ class LakeError(FrostlineError):
 
 class OperationError(FrostlineError):
     """A step failed; what was finished before it is kept, and a re-run resumes."""
+
+
+class Interrupted(OperationError):
+    """Something outside stood in the way; what was done is kept, and a re-run goes on from here."""
 
 
 class UnknownOutcome(OperationError):

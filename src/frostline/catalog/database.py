@@ -24,6 +24,7 @@ SESSION = {
     "row_security": "off",
     "default_transaction_read_only": "off",
     "client_min_messages": "warning",
+    "synchronous_commit": "on",  # what we recorded is still there after a crash
     # A long export is no runaway query.
     "statement_timeout": "0",
     "transaction_timeout": "0",

@@ -32,7 +32,8 @@ _LIVE = f"""
 SELECT snapshot_id FROM frostline.tables WHERE id = %(table)s AND snapshot_id IS NOT NULL
 UNION
 SELECT snapshot_id FROM frostline.operations
-WHERE table_id = %(table)s AND state = 'running' AND snapshot_id IS NOT NULL
+WHERE table_id = %(table)s AND snapshot_id IS NOT NULL
+  AND (state = 'running' OR state = 'failed' AND captured IS NOT NULL)
 UNION
 SELECT p.snapshot_id FROM frostline.pins p JOIN frostline.gateways g ON g.id = p.gateway
 WHERE p.table_id = %(table)s AND {ALIVE}
@@ -63,7 +64,7 @@ def remove(connection: Connection, gateway: str, snapshot: Snapshot) -> None:
 
 
 def live_snapshots(connection: Connection, table: int) -> set[int]:
-    """The registry's snapshot, those of running operations, and those that gateways which are alive read."""
+    """The registry's snapshot, those of operations that run or can go on, and those that living gateways read."""
     return {snapshot for (snapshot,) in connection.execute(_LIVE, {"table": table})}
 
 

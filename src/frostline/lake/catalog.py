@@ -132,19 +132,48 @@ class Snapshot:
     files: int
 
 
-def snapshot_of(settings: Settings, managed: Managed, operation: int) -> Snapshot | None:
-    """The head, if that operation made it."""
+def adopt(settings: Settings, managed: Managed, operation: int, ours: set[str]) -> Snapshot | None:
+    """The snapshot an operation made directly on the registry's, now the head; None when there is none.
+
+    On top of anything else it would bring in rows that somebody else committed. What stands above it is put aside, if
+    it came from operations of this table only.
+    """
     with opened(settings) as catalog:
-        table: IcebergTable = catalog.load_table(identifier(managed))
-        head = table.current_snapshot()
-        # On top of anything but the registry's snapshot, the head would bring in rows that somebody else committed.
-        if head is None or head.parent_snapshot_id != managed.snapshot_id or _made_by(head) != str(operation):
+        try:
+            table = catalog.load_table(identifier(managed))
+        except NoSuchTableError:
             return None
-        assert head.summary is not None  # it carries the operation's id
-        added = {name: int(head.summary.get(f"added-{name}") or 0) for name in ("records", "files-size", "data-files")}
+        made = [
+            snapshot
+            for snapshot in table.snapshots()
+            if _made_by(snapshot) == str(operation) and snapshot.parent_snapshot_id == managed.snapshot_id
+        ]
+        if not made or not _above_is_ours(table, managed, ours):
+            return None
+        found = made[-1]
+        if table.metadata.current_snapshot_id != found.snapshot_id:
+            table.manage_snapshots().set_current_snapshot(snapshot_id=found.snapshot_id).commit()
+        assert found.summary is not None  # it carries the operation's id
+        added = {name: int(found.summary.get(f"added-{name}") or 0) for name in ("records", "files-size", "data-files")}
         return Snapshot(
-            head.snapshot_id, table.metadata_location, added["records"], added["files-size"], added["data-files"]
+            found.snapshot_id, table.metadata_location, added["records"], added["files-size"], added["data-files"]
         )
+
+
+def only_ours_above(settings: Settings, managed: Managed, ours: set[str]) -> bool:
+    """Whether all that stands above the registry's snapshot was made by operations of this table."""
+    with opened(settings) as catalog:
+        return _above_is_ours(catalog.load_table(identifier(managed)), managed, ours)
+
+
+def _above_is_ours(table: IcebergTable, managed: Managed, ours: set[str]) -> bool:
+    snapshot = table.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != managed.snapshot_id:
+        if _made_by(snapshot) not in ours:
+            return False
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return True
 
 
 def _made_by(snapshot: IcebergSnapshot) -> str | None:

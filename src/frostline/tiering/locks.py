@@ -1,49 +1,130 @@
-"""Short locks on busy tables: tried briefly, given up before anyone queues behind us, tried again."""
+"""Short locks on busy tables: tried briefly, given up before anyone queues behind us for long, tried again.
+
+Whoever asks for a lock while we wait for ours waits behind us, so every wait is bounded, and all the waits of one try
+together are. Between tries the holders are looked at. One that has been there for long will not go within the next
+tenth of a second: nobody is made to wait for that. Holders that come and go are another matter: each try holds those
+back that have just come until the ones before are gone, so tries in quick succession bring them into step, and the
+moment comes when none is left.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 import psycopg
+from psycopg.sql import SQL, Composable
 
+from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.errors import OperationError
+from frostline.errors import Interrupted
 
 Result = TypeVar("Result")
 
 LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 PATIENCE_SECONDS = 300.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_SHORT_PAUSE = (0.05, 0.2)  # between tries against holders that come and go
+_LONG_PAUSE = 2.0  # at most, against one that stays
+_STAYS_SECONDS = 1.0  # a transaction older than this is one that stays
+_LOOK_SECONDS = 0.05
+_SHOWN = 5
 # A deadlock with a user's transaction is one more way of not getting the lock.
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
+@dataclass(frozen=True)
+class Holder:
+    """A session whose lock stands in the way of ours."""
+
+    pid: int | None  # None: a prepared transaction
+    since: str  # its transaction's start
+    age: float
+    state: str
+    relation: str
+    mode: str
+    query: str
+
+    def __str__(self) -> str:
+        return f"pid {self.pid} ({self.state}, since {self.since}) holds {self.mode} on {self.relation}: {self.query}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be locked, so that it can be said who holds it; `writers`: readers may go on."""
+
+    relations: Sequence[int] = ()
+    writers: bool = False
+    patience: float = PATIENCE_SECONDS
+    tell: Callable[[list[dict[str, object]] | None], None] | None = None  # told whom we wait for; None: no longer
+
+
 def with_short_locks(
-    connection: Connection, work: Callable[[], Result], what: str, *, patience: float = PATIENCE_SECONDS
+    connection: Connection, work: Callable[[], Result], what: str, wanted: Wanted | None = None
 ) -> Result:
     """Run `work` in a transaction of its own; nothing of a failed try stays."""
-    deadline, pause = time.monotonic() + patience, _FIRST_PAUSE
+    wanted = wanted or Wanted()
+    deadline, pause, told = time.monotonic() + wanted.patience, _SHORT_PAUSE[0], False
     while True:
         try:
             with connection.transaction():
                 connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")
-                return work()
+                result = work()
         except _BUSY as busy:
+            found = holders(connection, wanted)
             if time.monotonic() > deadline:
-                raise OperationError(
-                    f"{what} did not get its lock within {patience:.0f} s; nothing was changed",
-                    detail=_holders(connection),
-                    hint="let the long transaction end, then run the same command again",
+                raise Interrupted(
+                    f"{what} did not get its lock within {wanted.patience:.0f} s; nothing was changed",
+                    detail="\n".join(map(str, found[:_SHOWN])) or _oldest(connection),
+                    hint="let that transaction end, then run the same command again: it goes on from here",
                     sqlstate="55P03",
                 ) from busy
-        time.sleep(pause * random.uniform(0.5, 1.5))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        else:
+            if told and wanted.tell is not None:
+                wanted.tell(None)
+            return result
+        if wanted.tell is not None:
+            wanted.tell([asdict(holder) for holder in found[:_SHOWN]])
+            told = True
+        if wanted.relations and not _stays(found):
+            time.sleep(random.uniform(*_SHORT_PAUSE))
+        else:
+            pause = min(pause * 2, _LONG_PAUSE)
+            _wait(connection, wanted, pause * random.uniform(0.5, 1.5))
 
 
-def _holders(connection: Connection) -> str:
+def lock(connection: Connection, tables: Sequence[tuple[Composable, str]]) -> None:
+    """Lock tables one after the other, all within LOCK_TIMEOUT_MS: who waits for the first waits for them all."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_MS / 1000
+    for table, mode in tables:
+        left = max(int((deadline - time.monotonic()) * 1000), 1)
+        connection.execute(
+            SQL(f"SET LOCAL lock_timeout = '{left}ms'; LOCK TABLE ONLY {{}} IN {mode} MODE").format(table)
+        )
+
+
+def holders(connection: Connection, wanted: Wanted) -> list[Holder]:
+    """Who holds what stands in our way, the oldest first."""
+    found = queries.rows(connection, "holders", relations=list(wanted.relations), writers=wanted.writers)
+    return [Holder(*row) for row in found]
+
+
+def _stays(found: list[Holder]) -> bool:
+    return any(holder.age > _STAYS_SECONDS for holder in found)
+
+
+def _wait(connection: Connection, wanted: Wanted, seconds: float) -> None:
+    """Until the time is over, or nobody is left who has been there for long."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(_LOOK_SECONDS, left))
+        if wanted.relations and not _stays(holders(connection, wanted)):
+            return
+
+
+def _oldest(connection: Connection) -> str:
     rows = connection.execute(
         "SELECT pid, state, now() - xact_start, left(query, 80) FROM pg_stat_activity"
         " WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() AND datname = current_database()"

@@ -182,12 +182,6 @@ WHERE c.oid = %(oid)s AND a.grantee <> c.relowner
 -- name: operations
 SELECT id::text FROM frostline.operations WHERE table_id = %(table)s;
 
--- name: parked
--- Leaves that were swapped out but not yet dropped.
-SELECT c.relname, o.id, o.leaf
-FROM frostline.operations o JOIN pg_class c ON c.relname = 'dropped_' || o.id
-WHERE c.relnamespace = 'frostline_delta'::regnamespace AND o.table_id = %(table)s;
-
 -- name: copy_size
 -- Since 18: what the planner believes of a relation's size.
 SELECT pg_restore_relation_stats('schemaname', %(schema)s::text, 'relname', %(name)s::text,
@@ -214,3 +208,44 @@ FROM frostline.periods p
 JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND c.reltuples < 0;
+
+-- name: holders
+-- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be.
+SELECT l.pid, coalesce(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?'),
+       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 1e9)::float8 AS age,
+       coalesce(a.state, CASE WHEN l.pid IS NULL THEN 'prepared transaction' ELSE a.backend_type END, '?'),
+       l.relation::regclass::text, l.mode, coalesce(left(a.query, 200), '')
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY (%(relations)s::oid[])
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.pid IS DISTINCT FROM pg_backend_pid()
+  AND NOT (%(writers)s AND l.mode IN ('AccessShareLock', 'RowShareLock'))
+ORDER BY age DESC, l.pid, l.relation;
+
+-- name: referenced
+-- Tables that foreign keys of these relations point to: detaching a partition locks them.
+SELECT DISTINCT n.nspname, c.relname, c.oid
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.contype = 'f' AND k.conrelid = ANY (%(relations)s::oid[])
+ORDER BY 1, 2;
+
+-- name: unfinished
+-- Operations whose run ended before they did: where they stand, and whether the swap was made.
+SELECT o.id, o.leaf, o.lower, o.upper, o.state, o.captured, o.snapshot_id,
+       coalesce((SELECT s.name FROM frostline.steps s WHERE s.operation_id = o.id ORDER BY s.number DESC LIMIT 1),
+                'its beginning') AS step,
+       p.foreign_table::oid AS foreign_table, to_regclass('frostline_delta.dropped_' || o.id) IS NOT NULL AS parked
+FROM frostline.operations o LEFT JOIN frostline.periods p ON p.operation_id = o.id
+WHERE o.table_id = %(table)s
+  AND (o.state = 'running' OR o.captured IS NOT NULL AND o.state <> 'done'
+       OR to_regclass('frostline_delta.dropped_' || o.id) IS NOT NULL)
+ORDER BY o.id;
+
+-- name: captured_relations
+-- Relations that carry triggers of a table's capture, wherever they are now.
+SELECT DISTINCT c.oid, n.nspname, c.relname
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_proc f ON f.oid = t.tgfoid
+WHERE f.pronamespace = 'frostline_delta'::regnamespace AND f.proname = ANY (%(functions)s::text[])
+ORDER BY 1;

@@ -2,81 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from psycopg.sql import SQL, Composed, Identifier
+from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
+from frostline.faults import reached
+from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
-from frostline.tiering.archive.steps import Operation
-from frostline.tiering.locks import with_short_locks
+from frostline.tiering.archive.steps import Operation, wanted
+from frostline.tiering.locks import Wanted, with_short_locks
 
 # "!" sorts before any ordinary name, so the capture fires first.
 CAPTURE, NO_TRUNCATE = "!frostline capture", "!frostline truncate"
 
 
 def start(connection: Connection, operation: Operation) -> None:
-    """The lock of CREATE TRIGGER waits for every writer, so no change falls between this and the export."""
+    """The lock of CREATE TRIGGER waits for every writer, so no change falls between this and the export.
+
+    Whatever an earlier run captured has been removed before: no row may be left in the delta when this begins.
+    """
     managed, leaf = operation.managed, operation.leaf
 
-    def work() -> None:
-        for statement in (
-            delta.capture(managed.table, managed.id, leaf),
-            *_triggers(managed, leaf),
-            clear(managed, leaf),
-        ):
+    def work() -> list[object] | None:
+        connection.execute(delta.capture(managed.table, managed.id, leaf))
+        for statement in _triggers(managed, leaf):
             connection.execute(statement)
-        operation.captured = state(connection, leaf)
+        captured = state(connection, leaf)
+        connection.execute(
+            "UPDATE frostline.operations SET captured = %s WHERE id = %s", (Jsonb(captured), operation.id)
+        )
+        reached("capture.commit")
+        return captured
 
-    with_short_locks(connection, work, f"capturing changes of {leaf}")
-
-
-def abandon(connection: Connection, operation: Operation) -> None:
-    """Take the triggers off a leaf that stays hot."""
-    found = queries.row(connection, "relation", oid=operation.leaf.oid)
-    if found is None:
-        return  # dropped meanwhile
-    managed, leaf = operation.managed, replace(operation.leaf, schema=found[0], name=found[1])
-
-    def work() -> None:
-        for statement in (*drop_triggers(leaf), clear(managed, leaf)):
-            connection.execute(statement)
-
-    with_short_locks(connection, work, f"releasing {leaf}")
+    locks = wanted(connection, operation, [leaf.oid], writers=True)
+    operation.captured = with_short_locks(connection, work, f"capturing changes of {leaf}", locks)
 
 
-def state(connection: Connection, leaf: Leaf) -> tuple[object, ...] | None:
+def release(connection: Connection, managed: Managed, oid: int, captured: Range | None) -> None:
+    """Take the triggers off a relation that stays in Postgres, then forget what they captured.
+
+    The rows in a transaction of their own: there may be many, and the triggers' lock keeps everybody out.
+    """
+    found = queries.row(connection, "relation", oid=oid)
+    reached("release.begin")
+    if found is not None:  # else it was dropped meanwhile
+
+        def work() -> None:
+            for statement in drop_triggers(*found):
+                connection.execute(statement)
+
+        with_short_locks(connection, work, f"releasing {'.'.join(found)}", Wanted([oid]))
+    reached("release.triggers")
+    if captured is not None:
+        connection.execute(clear(managed, captured))
+    reached("release.end")
+
+
+def state(connection: Connection, leaf: Leaf) -> list[object] | None:
     """What tells that no change has passed the capture by: the leaf's OID, its file, its triggers as we left them."""
-    return queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name)
+    found = queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name)
+    return None if found is None else list(found)
 
 
-def drop_triggers(leaf: Leaf) -> list[Composed]:
+def drop_triggers(schema: str, name: str) -> list[Composed]:
     return [
-        SQL("DROP TRIGGER IF EXISTS {} ON {}").format(Identifier(name), Identifier(leaf.schema, leaf.name))
-        for name in (CAPTURE, NO_TRUNCATE)
+        SQL("DROP TRIGGER IF EXISTS {} ON {}").format(Identifier(trigger), Identifier(schema, name))
+        for trigger in (CAPTURE, NO_TRUNCATE)
     ]
 
 
-def clear(managed: Managed, leaf: Leaf) -> Composed:
-    """Forget captured rows of a leaf; what an earlier, broken run left must not outlive it."""
-    assert leaf.range is not None
-    return SQL("DELETE FROM {} WHERE {}").format(Identifier(*managed.delta), ddl.within(managed.table, leaf.range))
+def clear(managed: Managed, captured: Range) -> Composed:
+    """Forget captured rows of a range that is not cold."""
+    return SQL("DELETE FROM {} WHERE {}").format(Identifier(*managed.delta), ddl.within(managed.table, captured))
 
 
 def _triggers(managed: Managed, leaf: Leaf) -> list[Composed]:
     on = Identifier(leaf.schema, leaf.name)
+    # OR REPLACE, not DROP and CREATE: to drop a trigger Postgres locks out readers too.
     made = [
-        SQL("CREATE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION {}()").format(
-            Identifier(CAPTURE), on, Identifier(delta.SCHEMA, delta.capture_name(managed.id))
-        ),
-        SQL("CREATE TRIGGER {} BEFORE TRUNCATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION {}()").format(
+        SQL(
+            "CREATE OR REPLACE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {} FOR EACH ROW EXECUTE FUNCTION {}()"
+        ).format(Identifier(CAPTURE), on, Identifier(delta.SCHEMA, delta.capture_name(managed.id))),
+        SQL("CREATE OR REPLACE TRIGGER {} BEFORE TRUNCATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION {}()").format(
             Identifier(NO_TRUNCATE), on, Identifier(delta.SCHEMA, delta.no_truncate_name(managed.id))
         ),
     ]
     # ALWAYS: logical replication and session_replication_role = replica pass ordinary triggers by.
     always = [SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(on, Identifier(n)) for n in (CAPTURE, NO_TRUNCATE)]
-    return [*drop_triggers(leaf), *made, *always]
+    return [*made, *always]

@@ -10,6 +10,7 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection, connect
 from frostline.config import Settings
 from frostline.errors import UnknownOutcome
+from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable
 from frostline.pipeline import export as pipeline
@@ -19,12 +20,44 @@ from frostline.tiering.archive.steps import Operation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TRIES = 3
+
 
 def export(connection: Connection, spark: SparkSession, settings: Settings, operation: Operation) -> lake.Snapshot:
-    """Returns the new Iceberg snapshot, recorded with the operation but not yet visible to readers."""
+    """Returns the operation's Iceberg snapshot, recorded with it but not yet visible to readers.
+
+    A commit that an earlier run made for this operation and did not live to record is taken as it is.
+    """
+    managed = operation.managed
+    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    snapshot = lake.adopt(settings, managed, operation.id, ours)
+    for _ in range(_TRIES):
+        if snapshot is not None:
+            break
+        _copy(connection, spark, settings, operation, ours)
+        # A Spark that outlived its run may have committed just before: then ours stands on rows nobody wants.
+        snapshot = lake.adopt(settings, managed, operation.id, ours)
+        if snapshot is None and not lake.only_ours_above(settings, managed, ours):
+            break
+    if snapshot is None:
+        raise _nothing(operation)
+    reached("export.flush")
+    durable.flush(settings, managed)
+    reached("export.flushed")
+    connection.execute(
+        "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s, rows = %s, bytes = %s WHERE id = %s",
+        (snapshot.id, snapshot.metadata_location, snapshot.rows, snapshot.bytes, operation.id),
+    )
+    reached("export.recorded")
+    return snapshot
+
+
+def _copy(
+    connection: Connection, spark: SparkSession, settings: Settings, operation: Operation, ours: set[str]
+) -> None:
     managed, leaf = operation.managed, operation.leaf
-    operations = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
-    lake.ensure_table(settings, managed, operations)
+    lake.ensure_table(settings, managed, ours)
+    reached("export.table")
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = reader.execute(
@@ -34,21 +67,15 @@ def export(connection: Connection, spark: SparkSession, settings: Settings, oper
         check_values(reader, managed, SQL("ONLY {}").format(Identifier(leaf.schema, leaf.name)))
         # Rows of `synchronous_commit = off` transactions that the snapshot sees must not outlive a crash only in the
         # lake: a synchronous commit after it flushes theirs too.
-        connection.execute("SELECT set_config('synchronous_commit', 'on', false)")
         connection.execute("UPDATE frostline.operations SET rows = NULL WHERE id = %s", (operation.id,))
+        reached("export.snapshot")
         pipeline.export(spark, settings, managed, pipeline.Source(leaf, row[0], row[1]), operation.id)
+        reached("export.commit")
         reader.rollback()
-    snapshot = lake.snapshot_of(settings, managed, operation.id) or _nothing(operation)
-    durable.flush(settings, managed)
-    connection.execute(
-        "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s, rows = %s, bytes = %s WHERE id = %s",
-        (snapshot.id, snapshot.metadata_location, snapshot.rows, snapshot.bytes, operation.id),
-    )
-    return snapshot
 
 
-def _nothing(operation: Operation) -> lake.Snapshot:
-    raise UnknownOutcome(
+def _nothing(operation: Operation) -> UnknownOutcome:
+    return UnknownOutcome(
         f"the lake shows no commit of operation {operation.id} on {operation.managed.table}; nothing was swapped",
         hint=f"does another program write to {'.'.join(lake.identifier(operation.managed))}? run the command again",
     )

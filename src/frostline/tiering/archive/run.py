@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import OperationError
+from frostline.errors import Interrupted, OperationError
+from frostline.faults import reached
 from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering import statistics
-from frostline.tiering.archive import capture, export, plan, steps, swap, verify
+from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
+from frostline.tiering.archive.steps import Operation
 from frostline.tiering.register import ensure_bound_check
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 # With the table's id: one lake writer per table at a time.
 _LAKE_WRITER = 734_621_502
+_DYING_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -41,30 +45,40 @@ def archive(
     """Move every expired leaf of a table; Spark is only started when there is one."""
     with connect(settings.dsn.get_secret_value(), application="frostline archive") as connection:
         managed = registry.get(connection, text)
-        with _only_writer(connection, managed):
-            for name in swap.drop_leftovers(connection, managed):
-                report.line(f"dropped {name}, which an earlier run had archived")
+        with only_writer(connection, managed):
             leaves = plan.expired(connection, managed)
+            unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
             if not leaves:
                 return []
             for leaf in managed.table.leaves:
                 ensure_bound_check(connection, managed.table, leaf)
             with spark() as session:
-                return [_one(connection, session, settings, text, leaf, report) for leaf in leaves]
+                first = _one(connection, session, settings, text, leaves[0], report, unfinished)
+                return [first, *(_one(connection, session, settings, text, leaf, report) for leaf in leaves[1:])]
 
 
 def _one(
-    connection: Connection, spark: SparkSession, settings: Settings, text: str, leaf: Leaf, report: Report
+    connection: Connection,
+    spark: SparkSession,
+    settings: Settings,
+    text: str,
+    leaf: Leaf,
+    report: Report,
+    unfinished: Operation | None = None,
 ) -> Archived:
     managed = registry.get(connection, text)  # the seam moved with the leaf before
     plan.check_columns(connection, managed)
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
-    operation = steps.begin(connection, managed, leaf)
+    operation = unfinished or steps.begin(connection, managed, leaf)
+    operation.patience = settings.archive.lock_patience
     with report.step(f"archive {leaf}", total=5) as progress:
         try:
-            with steps.step(connection, operation, 1, "capture"):
-                capture.start(connection, operation)
+            if unfinished is not None:
+                steps.again(connection, operation)
+            else:
+                with steps.step(connection, operation, 1, "capture"):
+                    capture.start(connection, operation)
             progress.advance()
             with steps.step(connection, operation, 2, "export") as step:
                 snapshot = export.export(connection, spark, settings, operation)
@@ -76,11 +90,14 @@ def _one(
             with steps.step(connection, operation, 4, "swap"):
                 swap.swap(connection, operation, snapshot)
             progress.advance()
+        except Interrupted:
+            raise  # capture and copy are kept: the next run goes on with them
         except (Exception, KeyboardInterrupt):
             # Before the swap the leaf is still the truth. (After a crash the next run does the same.)
             if not connection.broken:
-                capture.abandon(connection, operation)
+                recover.give_up(connection, operation)
             raise
+        reached("statistics.begin")
         statistics.carry_over(connection, operation)
         with steps.step(connection, operation, 5, "drop"):
             swap.drop(connection, operation)
@@ -91,14 +108,18 @@ def _one(
 
 
 @contextmanager
-def _only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
+def only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
+    """One lake writer per table at a time. The lock of a run that was killed goes with its session, in a moment."""
     key = (_LAKE_WRITER, managed.id)
-    if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
-        raise OperationError(
-            f"another run is archiving {managed.table}; nothing was changed",
-            hint="`frostline status` shows how far it is",
-            sqlstate="55P03",
-        )
+    deadline = time.monotonic() + _DYING_SECONDS
+    while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
+        if time.monotonic() > deadline:
+            raise OperationError(
+                f"another run is archiving {managed.table}; nothing was changed",
+                hint="`frostline status` shows how far it is",
+                sqlstate="55P03",
+            )
+        time.sleep(0.05)
     try:
         yield
     finally:

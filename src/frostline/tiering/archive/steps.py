@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from psycopg.types.json import Jsonb
+
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
+from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
+from frostline.tiering.locks import PATIENCE_SECONDS, Wanted
 
 
 @dataclass
@@ -28,7 +32,8 @@ class Operation:
     managed: Managed
     leaf: Leaf
     range: Range  # of its foreign partition: from the seam, so that the cold tier has no gaps
-    captured: tuple[object, ...] | None = None  # the leaf's state when its changes began to be captured
+    captured: list[object] | None = None  # the leaf's state when its changes began to be captured
+    patience: float = PATIENCE_SECONDS  # how long it goes on trying for a lock
 
     @property
     def parked(self) -> str:
@@ -36,27 +41,52 @@ class Operation:
         return f"dropped_{self.id}"
 
 
-def begin(connection: Connection, managed: Managed, leaf: Leaf) -> Operation:
+def range_of(managed: Managed, leaf: Leaf) -> Range:
+    """What the leaf's foreign partition will hold."""
     assert leaf.range is not None
     assert leaf.range.upper is not None
-    range_ = Range(managed.seam if managed.seam is not None else leaf.range.lower, leaf.range.upper)
+    return Range(managed.seam if managed.seam is not None else leaf.range.lower, leaf.range.upper)
+
+
+def begin(connection: Connection, managed: Managed, leaf: Leaf) -> Operation:
+    range_ = range_of(managed, leaf)
+    assert range_.upper is not None
+    reached("operation.begin")
     row = connection.execute(
         "INSERT INTO frostline.operations (table_id, kind, leaf, lower, upper)"
         " VALUES (%s, 'archive', %s, %s, %s) RETURNING id",
-        (managed.id, str(leaf), range_.lower.text if range_.lower else None, leaf.range.upper.text),
+        (managed.id, str(leaf), range_.lower.text if range_.lower else None, range_.upper.text),
     ).fetchone()
     assert row is not None
+    reached("operation.begun")
     return Operation(row[0], managed, leaf, range_)
+
+
+def again(connection: Connection, operation: Operation) -> None:
+    """An operation whose run died goes on in this one."""
+    connection.execute(
+        "UPDATE frostline.operations SET state = 'running', error = NULL, finished_at = NULL, waiting_since = NULL,"
+        " waits_for = NULL WHERE id = %s",
+        (operation.id,),
+    )
 
 
 @contextmanager
 def step(connection: Connection, operation: Operation, number: int, name: str) -> Iterator[Step]:
     """Record a step's start, and its end or its error."""
     key = (operation.id, number)
-    connection.execute("INSERT INTO frostline.steps (operation_id, number, name) VALUES (%s, %s, %s)", (*key, name))
+    reached(f"{name}.begin")
+    connection.execute(
+        "INSERT INTO frostline.steps AS s (operation_id, number, name) VALUES (%s, %s, %s)"
+        " ON CONFLICT (operation_id, number) DO UPDATE SET started_at = clock_timestamp(), finished_at = NULL,"
+        " error = NULL, attempts = s.attempts + 1",
+        (*key, name),
+    )
     done = Step()
     try:
+        reached(f"{name}.begun")
         yield done
+        reached(f"{name}.end")
     except BaseException as error:
         # The connection itself may be what failed; the next run finds the step unfinished then.
         if not connection.closed and not connection.broken:
@@ -64,20 +94,42 @@ def step(connection: Connection, operation: Operation, number: int, name: str) -
             connection.execute(
                 "UPDATE frostline.steps SET error = %s WHERE operation_id = %s AND number = %s", (reason, *key)
             )
-            connection.execute(
-                "UPDATE frostline.operations SET state = 'failed', error = %s, finished_at = clock_timestamp()"
-                " WHERE id = %s",
-                (reason, operation.id),
-            )
+            fail(connection, operation.id, reason)
         raise
     connection.execute(
         "UPDATE frostline.steps SET finished_at = clock_timestamp(), rows = %s, bytes = %s"
         " WHERE operation_id = %s AND number = %s",
         (done.rows, done.bytes, *key),
     )
+    reached(f"{name}.ended")
 
 
 def finish(connection: Connection, operation: Operation) -> None:
+    reached("operation.end")
     connection.execute(
-        "UPDATE frostline.operations SET state = 'done', finished_at = clock_timestamp() WHERE id = %s", (operation.id,)
+        "UPDATE frostline.operations SET state = 'done', error = NULL, captured = NULL, waiting_since = NULL,"
+        " waits_for = NULL, finished_at = clock_timestamp() WHERE id = %s",
+        (operation.id,),
     )
+    reached("operation.ended")
+
+
+def fail(connection: Connection, id_: int, reason: str) -> None:
+    connection.execute(
+        "UPDATE frostline.operations SET state = 'failed', error = %s, waiting_since = NULL, waits_for = NULL,"
+        " finished_at = clock_timestamp() WHERE id = %s",
+        (reason, id_),
+    )
+
+
+def wanted(connection: Connection, operation: Operation, relations: Sequence[int], *, writers: bool = False) -> Wanted:
+    """Locks of an operation; whom it waits for stands in its row, for `frostline status`."""
+
+    def tell(holders: list[dict[str, object]] | None) -> None:
+        connection.execute(
+            "UPDATE frostline.operations SET waits_for = %s,"
+            " waiting_since = CASE WHEN %s THEN coalesce(waiting_since, clock_timestamp()) END WHERE id = %s",
+            (Jsonb(holders) if holders is not None else None, holders is not None, operation.id),
+        )
+
+    return Wanted(relations, writers, operation.patience, tell)

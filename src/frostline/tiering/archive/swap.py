@@ -7,67 +7,72 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
-from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
 from frostline.errors import OperationError, RefusedError
+from frostline.faults import reached
 from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
 from frostline.tiering.archive import capture, plan
 from frostline.tiering.archive.plan import check_values
-from frostline.tiering.archive.steps import Operation
-from frostline.tiering.locks import with_short_locks
+from frostline.tiering.archive.steps import Operation, wanted
+from frostline.tiering.locks import lock, with_short_locks
 
 _GONE = "!frostline archived"
 
 
 def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:
     """Readers see the leaf before and the lake after; seam and snapshot move in the same transaction."""
+    managed, leaf = operation.managed, operation.leaf
 
     def work() -> None:
-        # All locks first, from the top down as every statement on the table takes them.
-        names = (_parent(operation), Identifier(*operation.managed.hot), _leaf(operation))
-        connection.execute(SQL("LOCK TABLE ONLY {}, ONLY {}, ONLY {} IN ACCESS EXCLUSIVE MODE").format(*names))
+        lock(connection, _locks(connection, operation, _to_move(connection, operation)))
+        reached("swap.locked")
+        moved = _to_move(connection, operation)  # once more: now nobody can create another
         _check_unchanged(connection, operation)
-        for statement in _statements(operation, _to_move(connection, operation)):
-            connection.execute(statement)
+        for point, statements in _statements(operation, moved):
+            for statement in statements:
+                connection.execute(statement)
+            reached(point)
         _check_droppable(connection, operation)
         # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
-        check_values(connection, operation.managed, SQL("{}").format(Identifier(*operation.managed.delta)))
+        check_values(connection, managed, SQL("{}").format(Identifier(*managed.delta)))
         if not _leaf_has_policies(operation):
-            ddl.copy_grants(connection, operation.leaf.oid, _leaf(operation))
+            ddl.copy_grants(connection, leaf.oid, _leaf(operation))
         _record(connection, operation, snapshot)
+        reached("swap.commit")
 
     try:
-        with_short_locks(connection, work, f"swapping {operation.leaf}")
+        with_short_locks(
+            connection,
+            work,
+            f"swapping {leaf}",
+            wanted(connection, operation, [managed.table.oid, managed.hot_oid, leaf.oid]),
+        )
     except psycopg.errors.UndefinedTable as error:
         raise _altered(operation) from error
 
 
 def drop(connection: Connection, operation: Operation) -> None:
+    """The detached leaf goes; one that is gone already is no error."""
     parked = Identifier(delta.SCHEMA, operation.parked)
-    with_short_locks(
-        connection, lambda: connection.execute(SQL("DROP TABLE {}").format(parked)), f"dropping {operation.leaf}"
-    )
+
+    def work() -> None:
+        connection.execute(SQL("DROP TABLE IF EXISTS {}").format(parked))
+        reached("drop.commit")
+
+    locks = wanted(connection, operation, [operation.leaf.oid])
+    with_short_locks(connection, work, f"dropping {operation.leaf}", locks)
 
 
-def drop_leftovers(connection: Connection, managed: Managed) -> list[str]:
-    """Leaves that a run which died after its swap left behind, detached."""
-    dropped = []
-    for name, id_, leaf in queries.rows(connection, "parked", table=managed.id):
-        statement = SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, name))
-        try:
-            with_short_locks(connection, lambda s=statement: connection.execute(s), f"dropping {leaf}")  # type: ignore[misc]
-        except psycopg.errors.DependentObjectsStillExist:
-            continue  # something came to depend on it since; it is in nobody's way
-        connection.execute(
-            "UPDATE frostline.operations SET state = 'done', error = NULL, finished_at = clock_timestamp()"
-            " WHERE id = %s",
-            (id_,),
-        )
-        dropped.append(leaf)
-    return dropped
+def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[Identifier, str]]:
+    """All that the statements below will lock, from the top down as every statement on the table does."""
+    exclusive = [_parent(operation), Identifier(*operation.managed.hot), _leaf(operation)]
+    exclusive += [Identifier(other.schema, other.name) for other in moved]
+    oids = [operation.leaf.oid, *(other.oid for other in moved)]
+    referenced = [Identifier(s, n) for s, n, _ in queries.rows(connection, "referenced", relations=oids)]
+    return [(name, "ACCESS EXCLUSIVE") for name in exclusive] + [(n, "SHARE ROW EXCLUSIVE") for n in referenced]
 
 
 def _check_unchanged(connection: Connection, operation: Operation) -> None:
@@ -114,20 +119,19 @@ def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
         column.identity for column in table.columns
     ):
         return []
-    # Read again: someone may have created a partition since the run began.
+    # Not as they were when the run began: someone may have created a partition since.
     return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
 
 
-def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
+def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list[Composed]]]:
+    """What is done, up to which point."""
     managed, leaf = operation.managed, operation.leaf
     table = managed.table
     parent, hot, old = _parent(operation), Identifier(*managed.hot), _leaf(operation)
     parked = Identifier(delta.SCHEMA, operation.parked)
-    return [
-        SQL("ALTER TABLE {} DETACH PARTITION {}").format(hot, old),
-        *(ddl.detach(hot, other) for other in moved),
-        SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, hot),
-        *capture.drop_triggers(leaf),
+    detach = SQL("ALTER TABLE {} DETACH PARTITION {}")
+    park = [
+        *capture.drop_triggers(leaf.schema, leaf.name),
         SQL("ALTER TABLE {} RENAME TO {}").format(old, Identifier(operation.parked)),
         SQL("ALTER TABLE {} SET SCHEMA {}").format(Identifier(leaf.schema, operation.parked), Identifier(delta.SCHEMA)),
         # A prepared statement knows the leaf by its OID and would go on writing into it.
@@ -136,11 +140,19 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[Composed]:
             " FOR EACH STATEMENT EXECUTE FUNCTION {}()"
         ).format(Identifier(_GONE), parked, Identifier(delta.SCHEMA, delta.archived_name(managed.id))),
         SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(parked, Identifier(_GONE)),
-        *ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.server_schema, operation.range),
-        SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(
-            parent, hot, ddl.for_values(Range(operation.range.upper, None))
+    ]
+    attach = SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(
+        parent, hot, ddl.for_values(Range(operation.range.upper, None))
+    )
+    return [
+        ("swap.detached", [detach.format(hot, old)]),
+        ("swap.hot_detached", [*(ddl.detach(hot, other) for other in moved), detach.format(parent, hot)]),
+        ("swap.parked", park),
+        (
+            "swap.foreign",
+            ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.server_schema, operation.range),
         ),
-        *(ddl.attach(hot, other) for other in moved),
+        ("swap.attached", [attach, *(ddl.attach(hot, other) for other in moved)]),
     ]
 
 

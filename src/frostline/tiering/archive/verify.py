@@ -11,7 +11,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from frostline.catalog.database import connect
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
-from frostline.errors import OperationError
+from frostline.errors import Interrupted, OperationError
+from frostline.faults import reached
 from frostline.tiering.archive.steps import Operation
 
 Digest = dict[str, tuple[int, Decimal | None]]
@@ -32,12 +33,17 @@ def verify(settings: Settings, operation: Operation) -> int:
         assert row is not None
         foreign = Identifier("frostline", f"verify_{operation.id}")
         connection.execute(_foreign_table(operation, foreign, row[0]))
+        reached("verify.table")
         try:
-            heap, lake = (_digest(connection, operation, SQL("ONLY ") + leaf), _digest(connection, operation, foreign))
+            heap = _digest(connection, operation, SQL("ONLY ") + leaf)
+            reached("verify.heap")
+            lake = _digest(connection, operation, foreign)
             if heap != lake:
                 raise _mismatch(operation, heap, lake, _first_keys(connection, operation, SQL("ONLY ") + leaf, foreign))
         except psycopg.Error as error:
-            raise OperationError(
+            # Who cannot be asked now may be asked later: capture and copy are kept for that.
+            kind = Interrupted if isinstance(error, psycopg.OperationalError) else OperationError
+            raise kind(
                 f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
                 detail=" ".join(str(error).split()),
                 hint="is the gateway running? `frostline status` shows it, `frostline up` starts it"
@@ -46,6 +52,7 @@ def verify(settings: Settings, operation: Operation) -> int:
             ) from error
         finally:
             connection.rollback()
+    reached("verify.compared")
     return heap["*"][0]
 
 

@@ -1,0 +1,76 @@
+"""Named points of an operation at which a test can kill or fail it, or whatever it works with; free when unused.
+
+With FROSTLINE_FAULTS naming a Unix socket, every point is announced there and waits for the answer: "go", or anything
+else to fail. While it waits the test can do as it likes, to this process too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+VARIABLE = "FROSTLINE_FAULTS"
+_GO = b"go"
+_STEPS = ("capture", "export", "verify", "swap", "drop")
+
+# Every point, and what is true there. A test fails when one of them is never reached.
+POINTS = {
+    "operation.begin": "nothing is recorded",
+    "operation.begun": "the operation has a row",
+    **{f"{step}.begin": f"{step}: its start is not recorded" for step in _STEPS},
+    **{f"{step}.begun": f"{step}: its start is recorded" for step in _STEPS},
+    **{f"{step}.end": f"{step}: done, its end is not recorded" for step in _STEPS},
+    **{f"{step}.ended": f"{step}: its end is recorded" for step in _STEPS},
+    "capture.commit": "the triggers stand, not committed",
+    "export.table": "the Iceberg table stands on the registry's snapshot",
+    "export.snapshot": "a Postgres snapshot is exported, nothing is written",
+    "export.commit": "the Iceberg commit is made, nobody knows",
+    "export.flush": "the commit is found by the operation's id, its files are not flushed",
+    "export.flushed": "the files are flushed, the snapshot is not recorded",
+    "export.recorded": "the snapshot is recorded",
+    "verify.table": "the foreign table to compare with stands, not committed",
+    "verify.heap": "the leaf is read, the lake is not",
+    "verify.compared": "both are read and equal",
+    "swap.locked": "all locks are held, nothing is changed",
+    "swap.detached": "the leaf is detached, not committed",
+    "swap.hot_detached": "the hot partition is detached too, not committed",
+    "swap.parked": "the leaf is renamed and closed to writers, not committed",
+    "swap.foreign": "the foreign partition stands, not committed",
+    "swap.attached": "the hot partition is attached again, not committed",
+    "swap.commit": "seam and snapshot are set, not committed",
+    "statistics.begin": "the swap is committed and recorded",
+    "drop.commit": "the leaf is dropped, not committed",
+    "operation.end": "all is done, the operation is not recorded as done",
+    "operation.ended": "the operation is recorded as done",
+    "release.begin": "a capture is to be given up",
+    "release.triggers": "its triggers are gone, its captured rows are not",
+    "release.end": "its captured rows are gone too",
+    "recover.begin": "nothing of what an earlier run left is touched",
+    "recover.finish": "a swap that was made is to be finished",
+    "recover.failed": "an operation that cannot go on is recorded as failed",
+    "recover.rows": "captured rows of nobody are to be removed",
+    "recover.end": "what an earlier run left is settled",
+    "clean.snapshots": "snapshots nobody will read are to be expired",
+    "clean.files": "files that nothing refers to are to be removed",
+}
+
+
+class InjectedFault(OSError):
+    """A test wanted this to fail."""
+
+
+def reached(point: str) -> None:
+    """Say where we are; a test may never let us go on."""
+    address = os.environ.get(VARIABLE)
+    if address is not None:
+        _ask(address, point)
+
+
+def _ask(address: str, point: str) -> None:
+    if point not in POINTS:
+        raise LookupError(f"{point} is not in faults.POINTS")
+    with socket.socket(socket.AF_UNIX) as test:
+        test.connect(address)
+        test.sendall(f"{os.getpid()} {point}\n".encode())
+        if test.recv(16) != _GO:
+            raise InjectedFault(f"a test failed this at {point}")
