@@ -12,6 +12,15 @@ from frostline.model.tables import Table
 
 
 @dataclass(frozen=True)
+class Options:
+    """What a person may choose for a table besides its hot period."""
+
+    cold_fk: str = "check"
+    premake: int = 2
+    coalesce: tuple[str, str] | None = None  # (to what width, how old a period must be)
+
+
+@dataclass(frozen=True)
 class Managed:
     """A registered table: the user's own, with the leaves and the primary key that moved to its hot partition."""
 
@@ -28,6 +37,7 @@ class Managed:
     snapshot_id: int | None
     metadata_location: str | None
     lake_names: dict[str, str]  # the user's column -> the lake's
+    options: Options = Options()
 
     @property
     def server_schema(self) -> str:
@@ -50,7 +60,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
     row = queries.row(connection, "managed", oid=oid)
     if row is None:
         return None
-    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata = row
+    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, *options = row
     table = describe.table(connection, relation, *_name(connection, relation))
     hot_table = describe.table(connection, hot, *_name(connection, hot))
     lake = dict(queries.rows(connection, "lake_columns", table=id_))
@@ -68,7 +78,15 @@ def find(connection: Connection, oid: int) -> Managed | None:
         snapshot_id=snapshot,
         metadata_location=metadata,
         lake_names={column.name: lake[column.number] for column in table.stored if column.number in lake},
+        options=Options(options[0], options[1], (options[2], options[3]) if options[2] is not None else None),
     )
+
+
+def every(connection: Connection) -> list[Managed]:
+    """All managed tables that still exist, in the order they were registered."""
+    require(connection)
+    found = (find(connection, oid) for (oid,) in queries.rows(connection, "managed_tables"))
+    return [managed for managed in found if managed is not None]
 
 
 def get_by_id(connection: Connection, id_: int) -> Managed:

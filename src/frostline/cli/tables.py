@@ -19,6 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="SCHEMA.TABLE", help="As in SQL; od
 Hot = Annotated[
     str, typer.Option("--hot", help="How long rows stay in Postgres: an interval, or a width for an integer key.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
 PrintSql = Annotated[bool, typer.Option("--print-sql", help="Print the SQL and change nothing.")]
 
 
@@ -47,17 +48,24 @@ def init(
     report().line("The registry is up to date." if done else "The registry was up to date already.")
 
 
-def register(
+def register(  # noqa: PLR0913, PLR0917 - one per option of the command
     context: typer.Context,
     table: Name,
     hot: Hot = "3 months",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
+    cold_fk: Annotated[
+        str, typer.Option("--cold-fk", metavar="check|none", help="Whether what cold rows refer to is kept.")
+    ] = "check",
+    premake: Annotated[int, typer.Option(help="How many partitions to keep ready after the current one.")] = 2,
+    coalesce: Annotated[
+        str, typer.Option(metavar="POLICY", help="When old periods are joined: 'year after 2 years', or none.")
+    ] = "",
+    dry_run: DryRun = False,
     print_sql: PrintSql = False,
 ) -> None:
     """Let a partitioned table have a cold tier. Changes metadata only; no row moves."""
     with connect(require_dsn(load_settings(context))) as connection:
         act = registration.plan if dry_run or print_sql else registration.register
-        found = act(connection, table, hot)
+        found = act(connection, table, hot, registration.Choice(cold_fk, premake, coalesce))
         if isinstance(found, Managed):
             report().line(f"{found.table} is registered already; rows stay hot for {found.hot_for}")
         elif print_sql:

@@ -52,11 +52,21 @@ def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
     ]
 
 
-def copy_grants(connection: Connection, source: int, target: Identifier) -> None:
-    """Grants on one relation, given on another too."""
-    for role, privilege, grantable in queries.rows(connection, "grants", oid=source):
-        option = " WITH GRANT OPTION" if grantable else ""
-        connection.execute(SQL(f"GRANT {privilege} ON {{}} TO {role}{option}").format(target))
+def same_grants(connection: Connection, source: int | None, target: tuple[str, str]) -> list[Composed]:
+    """Exactly the grants of one relation for a new one (None: none), whatever the schema's default privileges gave."""
+    name = Identifier(*target)
+    revoke = [
+        SQL(f"REVOKE ALL ON {{}} FROM {role}").format(name)
+        for (role,) in queries.rows(connection, "default_grantees", schema=target[0])
+    ]
+    grants = queries.rows(connection, "grants", oid=source) if source is not None else []
+    return [*revoke, *(_grant(name, *grant) for grant in grants)]
+
+
+def _grant(name: Identifier, role: str, privilege: str, grantable: bool, column: str | None) -> Composed:
+    only = SQL(" ({})").format(Identifier(column)) if column is not None else SQL("")
+    option = " WITH GRANT OPTION" if grantable else ""
+    return SQL(f"GRANT {privilege}{{}} ON {{}} TO {role}{option}").format(only, name)
 
 
 def owned_by(name: Identifier, table: Table) -> Composed:

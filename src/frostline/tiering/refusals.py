@@ -22,24 +22,13 @@ class Objection:
     remedy: str
 
 
-def refusals(connection: Connection, oid: int, kind: str) -> list[Objection]:
+def refusals(connection: Connection, oid: int, kind: str, *, cold_fk: str) -> list[Objection]:
     """Everything that forbids registration; no partition key at all makes the rest moot."""
     first = list(_partitioning(connection, oid, kind))
-    return first or [*_partitions(connection, oid), *_key(connection, oid), *_others(connection, oid)]
-
-
-def warnings(connection: Connection, oid: int) -> list[str]:
-    """What a user should know before registering."""
-    found = []
-    if names := _names(connection, "row_triggers", oid):
-        found.append(f"row triggers ({names}) will fire on cold rows too and keep their updates from being pushed down")
-    if names := _names(connection, "publications", oid):
-        found.append(f"publications ({names}) do not carry changes of cold rows")
-    if names := _names(connection, "foreign_keys", oid):
-        found.append(
-            f"foreign keys ({names}) hold for hot rows only: deleting a row they refer to does not see cold rows"
-        )
-    return found
+    if first:
+        return first
+    found = [*_partitions(connection, oid), *_key(connection, oid), *_others(connection, oid, _IN_THE_WAY)]
+    return found + (list(_others(connection, oid, _GUARDS)) if cold_fk == "check" else [])
 
 
 def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objection]:
@@ -47,24 +36,30 @@ def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objec
     if kind != "p" or key is None:
         yield Objection("it is not a partitioned table", "partition it by RANGE on a time or integer column first")
         return
-    strategy, count, column, typname = key
+    strategy, count, column, typname, ordinary = key
     if strategy != "r" or count != 1 or column is None:
         yield Objection("it is not partitioned by RANGE of one plain column", "re-partition it by RANGE on one column")
     elif typname not in KEY_TYPES:
         yield Objection(
             f"its partition key {column} is of type {typname}", f"partition it by one of {', '.join(KEY_TYPES)}"
         )
+    elif not ordinary:
+        yield Objection(
+            f"its partition key {column} is ordered by an operator class of its own",
+            "partition it by the type's default order",
+        )
 
 
 def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
-    if _names(connection, "is_partition", oid):
-        yield Objection("it is itself a partition of another table", "detach it, or register the table at the top")
     found = queries.rows(connection, "partitions", oid=oid)
     if not any(bound != "DEFAULT" for *_, bound, _, _ in found):
         yield Objection("it has no partitions", "create at least one partition")
     for child, schema, name, bound, kind, persistence in found:
         if kind == "p":
-            yield Objection(f"partition {schema}.{name} is partitioned again", "tier single-level tables only")
+            branch = f"{schema}.{name}"
+            yield Objection(
+                f"partition {branch} is partitioned again", f"tier the branch by itself: frostline register {branch}"
+            )
         elif kind != "r":
             yield Objection(f"partition {schema}.{name} is not an ordinary table", "detach it")
         elif persistence != "p":
@@ -98,15 +93,33 @@ def _key(connection: Connection, oid: int) -> Iterator[Objection]:
 
 # (query that lists what is in the way, reason, way out)
 _IN_THE_WAY = (
+    ("managed_relatives", "it belongs together with {}, which is registered", "leave it to that table"),
+    ("not_logged", "it is not an ordinary, logged table (persistence {})", "ALTER TABLE ... SET LOGGED"),
+    ("of_type", "it is a typed table (OF {})", "ALTER TABLE ... NOT OF"),
+    (
+        "inherited_keys",
+        "keys ({}) that it inherits keep foreign partitions from standing under it",
+        "drop them on the table above and give each branch its own, or detach this branch and register it alone",
+    ),
+    (
+        "half_detached",
+        "partitions ({}) are half detached",
+        "finish it: ALTER TABLE ... DETACH PARTITION ... FINALIZE",
+    ),
+    (
+        "invalid_indexes",
+        "indexes ({}) are invalid: some partition lacks its part, which would be built under a lock",
+        "create that part and attach it (ALTER INDEX ... ATTACH PARTITION), or drop the index",
+    ),
     ("inbound_foreign_keys", "foreign keys of other tables point at it ({})", "drop them"),
     ("secondary_unique", "UNIQUE besides the primary key ({}) cannot be kept in the lake", "make it an ordinary index"),
     ("deferrable_key", "its primary key ({}) is deferrable", "make it NOT DEFERRABLE"),
     ("not_valid", "constraints ({}) are not valid", "ALTER TABLE ... VALIDATE CONSTRAINT them first"),
     ("exclusions", "exclusion constraints ({}) cannot be kept in the lake", "drop them"),
     (
-        "views_on_primary_key",
-        "views group by its primary key ({}) and so depend on it",
-        "let them group by every column they select",
+        "depend_on_primary_key",
+        "{} depend on its primary key: they group by it, or name it in ON CONFLICT",
+        "let them group by every column they select, or name columns",
     ),
     (
         "constraint_triggers",
@@ -120,19 +133,39 @@ _IN_THE_WAY = (
     ),
     (
         "subscriptions",
-        "a subscription (OID {}) writes into it, and logical replication cannot write cold rows",
+        "a subscription ({}) writes into it, and logical replication cannot write cold rows",
         "take it out of the subscription",
     ),
+    (
+        "publications_by_root",
+        "publications ({}) send its updates under its own name, and without a primary key there it has no identity",
+        "set publish_via_partition_root = false, or give it and every partition REPLICA IDENTITY FULL",
+    ),
+    (
+        "forced_policies",
+        "row security is forced on partitions ({}) and hides rows from this role",
+        "ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, or let a role with BYPASSRLS do this",
+    ),
     ("foreign_owner", "it belongs to {}", "become a member of that role"),
+    ("foreign_leaves", "partitions ({}) belong to others", "become a member of their owners"),
     ("closed_schema", "no partition can be created in its schema {}", "GRANT CREATE on that schema to this role"),
+    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES on it to this role"),
+)
+_GUARDS = (
+    (
+        "unguardable",
+        "its foreign keys refer to {}, where this role may not create the trigger that keeps cold rows' referents",
+        "GRANT SELECT, TRIGGER on it to this role, or register with --cold-fk none",
+    ),
 )
 
 
-def _others(connection: Connection, oid: int) -> Iterator[Objection]:
-    for query, reason, remedy in _IN_THE_WAY:
-        if names := _names(connection, query, oid):
-            yield Objection(reason.format(names), remedy)
+def _others(connection: Connection, oid: int, checks: tuple[tuple[str, str, str], ...]) -> Iterator[Objection]:
+    for query, reason, remedy in checks:
+        if found := names(connection, query, oid):
+            yield Objection(reason.format(found), remedy)
 
 
-def _names(connection: Connection, query: str, oid: int) -> str:
-    return ", ".join(str(name) for (name,) in queries.rows(connection, query, oid=oid))
+def names(connection: Connection, query: str, oid: int, **parameters: object) -> str:
+    """What a query lists, as one text; empty when it lists nothing."""
+    return ", ".join(str(name) for (name,) in queries.rows(connection, query, oid=oid, **parameters))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import psycopg
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
 from frostline.catalog import describe, queries, registry
@@ -18,9 +18,18 @@ from frostline.delta import tables as delta
 from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
-from frostline.tiering import ddl, refusals
+from frostline.tiering import cautions, ddl, policy, references, refusals
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
 from frostline.tiering.locks import with_short_locks
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options as a person gives them; empty: the default."""
+
+    cold_fk: str = "check"
+    premake: int = 2
+    coalesce: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,14 +38,14 @@ class Plan:
 
     table: Table
     hot_for: str
+    options: registry.Options
     hot: str
     before: str | None
     lake: tuple[str, str]
     seam: Bound | None
     id: int
-    checks: list[Composed]
-    swap: list[Composed]
-    shape: dict[str, object]
+    checks: list[Composed] = field(default_factory=list)
+    swap: list[Composed] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def sql(self, connection: Connection) -> str:
@@ -44,14 +53,15 @@ class Plan:
         return "\n".join(f"{statement.as_string(connection)};" for statement in statements)
 
 
-def plan(connection: Connection, text: str, hot_for: str) -> Plan | registry.Managed:
+def plan(connection: Connection, text: str, hot_for: str, choice: Choice | None = None) -> Plan | registry.Managed:
     """What registering would do, or the managed table when it is registered already; changes nothing."""
     registry.require(connection)
     oid, schema, name = describe.resolve(connection, text)
     if (managed := registry.find(connection, oid)) is not None:
         return managed
+    choice = choice or Choice()
     kind = queries.row(connection, "resolve", schema=schema, name=name)
-    found = refusals.refusals(connection, oid, kind[1] if kind else "")
+    found = refusals.refusals(connection, oid, kind[1] if kind else "", cold_fk=choice.cold_fk)
     if found:
         raise RefusedError(
             f"{schema}.{name} cannot be registered as it is; nothing was changed",
@@ -60,18 +70,26 @@ def plan(connection: Connection, text: str, hot_for: str) -> Plan | registry.Man
         )
     table = describe.table(connection, oid, schema, name)
     check_hot_for(connection, table, hot_for)
-    return _plan(connection, table, hot_for)
+    return _plan(connection, table, hot_for, _options(connection, table, choice))
 
 
-def register(connection: Connection, text: str, hot_for: str) -> Plan | registry.Managed:
+def register(connection: Connection, text: str, hot_for: str, choice: Choice | None = None) -> Plan | registry.Managed:
     """Register a table; a second time it changes nothing."""
-    found = plan(connection, text, hot_for)
+    found = plan(connection, text, hot_for, choice)
     if isinstance(found, registry.Managed):
         return found
     for leaf in found.table.leaves:
         ensure_bound_check(connection, found.table, leaf)
     with_short_locks(connection, lambda: _swap(connection, found), f"registering {found.table}")
     return found
+
+
+def _options(connection: Connection, table: Table, choice: Choice) -> registry.Options:
+    if choice.cold_fk not in ("check", "none"):
+        raise ConfigError(f"--cold-fk {choice.cold_fk!r} is neither check nor none")
+    if not 0 <= choice.premake <= 1000:
+        raise ConfigError(f"--premake {choice.premake} is not between 0 and 1000")
+    return registry.Options(choice.cold_fk, choice.premake, policy.parse(connection, table.key_type, choice.coalesce))
 
 
 def check_hot_for(connection: Connection, table: Table, hot_for: str) -> None:
@@ -102,106 +120,153 @@ def ensure_bound_check(connection: Connection, table: Table, leaf: Leaf) -> None
         with_short_locks(connection, lambda: connection.execute(validate), f"validating the CHECK of {leaf}")
 
 
-def _plan(connection: Connection, table: Table, hot_for: str) -> Plan:
+def _plan(connection: Connection, table: Table, hot_for: str, options: registry.Options) -> Plan:
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=table.schema)}
     first = next(leaf.range for leaf in table.leaves if leaf.range is not None)
     row = connection.execute("SELECT nextval(pg_get_serial_sequence('frostline.tables', 'id'))").fetchone()
     assert row is not None
     hot = derived_name(table.name, "_hot", taken)
     before = derived_name(table.name, "_before", taken | {hot}) if first.lower is not None else None
-    constraints = queries.rows(connection, "constraints", oid=table.oid)
-    return Plan(
-        table=table,
-        hot_for=hot_for,
-        hot=hot,
-        before=before,
-        lake=_lake_name(connection, table, row[0]),
-        seam=first.lower,
-        id=row[0],
-        checks=[s for leaf in table.leaves if leaf.range is not None for s in ddl.add_bound_check(table, leaf)],
-        swap=_statements(table, row[0], hot, before, first.lower, constraints),
-        shape={
-            "constraints": [{"name": name, "definition": text} for name, _, text in constraints],
-            "partitions": [{"schema": p.schema, "name": p.name, "range": str(p.range)} for p in table.leaves],
-        },
-        warnings=refusals.warnings(connection, table.oid),
+    made = Plan(table, hot_for, options, hot, before, _lake_name(connection, table, row[0]), first.lower, row[0])
+    made.checks.extend(s for leaf in table.leaves if leaf.range is not None for s in ddl.add_bound_check(table, leaf))
+    made.swap.extend(
+        [
+            SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(table.schema, table.name)),
+            *_partitions(connection, made),
+            *_open_hot(connection, made),
+            *_foreign(connection, made),
+            *delta.create(table, made.id),
+            *_record(connection, made),
+            *(references.guards(connection, table.oid, made.id) if options.cold_fk == "check" else ()),
+        ]
     )
+    made.warnings.extend(cautions.cautions(connection, table, cold_fk=options.cold_fk))
+    return made
 
 
-def _statements(
-    table: Table, id_: int, hot: str, before: str | None, seam: Bound | None, constraints: list[tuple[str, str, str]]
-) -> list[Composed]:
-    parent, hot_table = Identifier(table.schema, table.name), Identifier(table.schema, hot)
-    detach = [ddl.detach(parent, leaf) for leaf in table.leaves]
-    drop = [SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(parent, Identifier(name)) for name, _, _ in constraints]
+def _partitions(connection: Connection, plan: Plan) -> list[Composed]:
+    """The leaves and the keys move under a hot partition."""
+    table, constraints = plan.table, queries.rows(connection, "constraints", oid=plan.table.oid)
+    parent, hot = Identifier(table.schema, table.name), Identifier(table.schema, plan.hot)
     create = SQL(
         "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE"
-        " INCLUDING COMPRESSION) PARTITION BY RANGE ({})"
-    ).format(hot_table, parent, Identifier(table.key))
-    # The empty hot partition first: with leaves under it, 18 refuses a later detach when there is an identity column.
-    attach = [
-        SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, hot_table, ddl.for_values(Range(seam, None))),
+        " INCLUDING COMPRESSION) PARTITION BY RANGE ({}){}"
+    ).format(hot, parent, Identifier(table.key), _placement(connection, table))
+    return [
+        *(ddl.detach(parent, leaf) for leaf in table.leaves),
+        *(SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(parent, Identifier(name)) for name, *_ in constraints),
+        create,
+        ddl.owned_by(hot, table),
+        # The empty hot partition first: with leaves in it, 18 refuses a later detach when there is an identity column.
+        SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, hot, ddl.for_values(Range(plan.seam, None))),
         *(
-            SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(hot_table, Identifier(name), SQL(definition))
-            for name, _, definition in constraints
+            SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(hot, Identifier(name), SQL(definition))
+            for name, _, definition, _ in constraints
         ),
-        *(ddl.attach(hot_table, leaf) for leaf in table.leaves),
+        *(
+            SQL("COMMENT ON CONSTRAINT {} ON {} IS {}").format(Identifier(name), hot, Literal(comment))
+            for name, *_, comment in constraints
+            if comment is not None
+        ),
+        *(ddl.attach(hot, leaf) for leaf in table.leaves),
     ]
-    foreign = ddl.foreign_partition(table, (table.schema, before), f"table {id_}", Range(None, seam)) if before else []
-    return [*detach, *drop, create, ddl.owned_by(hot_table, table), *attach, *foreign, *delta.create(table, id_)]
+
+
+def _placement(connection: Connection, table: Table) -> Composable:
+    """A new partition is put where the table above it says, which is going to be the hot partition."""
+    tablespace, method = queries.row(connection, "placement", oid=table.oid) or (None, None)
+    using = SQL(" USING {}").format(Identifier(method)) if method is not None else SQL("")
+    return using + (SQL(" TABLESPACE {}").format(Identifier(tablespace)) if tablespace is not None else SQL(""))
+
+
+def _foreign(connection: Connection, plan: Plan) -> list[Composed]:
+    """What is below the oldest partition, where nothing is yet."""
+    if plan.before is None:
+        return []
+    name = (plan.table.schema, plan.before)
+    return [
+        *ddl.foreign_partition(plan.table, name, f"table {plan.id}", Range(None, plan.seam)),
+        *ddl.same_grants(connection, None, name),
+    ]
 
 
 def _swap(connection: Connection, plan: Plan) -> None:
     table = plan.table
-    connection.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(table.schema, table.name)))
+    connection.execute(plan.swap[0])
     if describe.table(connection, table.oid, table.schema, table.name) != table:
         raise OperationError(
             f"{table} was changed by someone else meanwhile; only CHECK constraints were added to its partitions",
             hint="run the same command again",
         )
-    for statement in plan.swap:
+    for statement in plan.swap[1:]:
         connection.execute(statement)
-    _open_hot(connection, plan)
-    delta_table = delta.delta_name(table, plan.id)
-    connection.execute(
-        "INSERT INTO frostline.tables (id, relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape)"
-        " OVERRIDING SYSTEM VALUE VALUES (%s, %s, %s::regclass, %s::regclass, %s, %s, %s, %s, %s)",
-        (
-            plan.id,
-            table.oid,
-            Identifier(table.schema, plan.hot).as_string(connection),
-            Identifier(delta.SCHEMA, delta_table).as_string(connection),
-            plan.hot_for,
-            *plan.lake,
-            plan.seam.text if plan.seam else None,
-            Jsonb(plan.shape),
-        ),
-    )
-    for number, name in lake_names({column.number: column.name for column in table.stored}).items():
-        connection.execute("INSERT INTO frostline.columns VALUES (%s, %s, %s)", (plan.id, number, name))
-    if plan.before is not None and plan.seam is not None:
-        connection.execute(
-            "INSERT INTO frostline.periods (table_id, lower, upper, foreign_table) VALUES (%s, NULL, %s, %s::regclass)",
-            (plan.id, plan.seam.text, Identifier(table.schema, plan.before).as_string(connection)),
+
+
+def _record(connection: Connection, plan: Plan) -> list[Composed]:
+    """The registry's rows."""
+    table, seam = plan.table, plan.seam.text if plan.seam else None
+    coalesce = plan.options.coalesce or (None, None)
+
+    def named(*name: str) -> Composed:
+        return SQL("{}::regclass").format(Literal(Identifier(*name).as_string(connection)))
+
+    tables = SQL(
+        "INSERT INTO frostline.tables (id, relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape,"
+        " cold_fk, premake, coalesce_to, coalesce_after) OVERRIDING SYSTEM VALUE VALUES ({})"
+    ).format(
+        SQL(", ").join(
+            [
+                Literal(plan.id),
+                named(table.schema, table.name),
+                named(table.schema, plan.hot),
+                named(delta.SCHEMA, delta.delta_name(table, plan.id)),
+                *(Literal(value) for value in (plan.hot_for, *plan.lake, seam, Jsonb(_shape(connection, table)))),
+                *(Literal(value) for value in (plan.options.cold_fk, plan.options.premake, *coalesce)),
+            ]
         )
+    )
+    columns = SQL("INSERT INTO frostline.columns VALUES {}").format(
+        SQL(", ").join(
+            SQL("({}, {}, {})").format(Literal(plan.id), Literal(number), Literal(name))
+            for number, name in lake_names({column.number: column.name for column in table.stored}).items()
+        )
+    )
+    if plan.before is None:
+        return [tables, columns]
+    periods = SQL("INSERT INTO frostline.periods (table_id, upper, foreign_table) VALUES ({}, {}, {})").format(
+        Literal(plan.id), Literal(seam), named(table.schema, plan.before)
+    )
+    return [tables, columns, periods]
 
 
-def _open_hot(connection: Connection, plan: Plan) -> None:
+def _shape(connection: Connection, table: Table) -> dict[str, object]:
+    """What registration takes away from the table, for the day it is to be as it was."""
+    constraints = queries.rows(connection, "constraints", oid=table.oid)
+    return {
+        "constraints": [{"name": n, "definition": text, "comment": comment} for n, _, text, comment in constraints],
+        "partitions": [{"schema": p.schema, "name": p.name, "range": str(p.range)} for p in table.leaves],
+        "replica_identity": [name for (name,) in queries.rows(connection, "identity_by_index", oid=table.oid)],
+    }
+
+
+def _open_hot(connection: Connection, plan: Plan) -> list[Composed]:
     """Whoever may write the table may write its hot partition, where ON CONFLICT is to be addressed."""
-    table, hot = plan.table, Identifier(plan.table.schema, plan.hot)
+    table, hot = plan.table, (plan.table.schema, plan.hot)
     policies = connection.execute("SELECT relrowsecurity FROM pg_class WHERE oid = %s", (table.oid,)).fetchone()
-    if policies == (False,):  # with policies, a way around the table would be a way around them
-        ddl.copy_grants(connection, table.oid, hot)
-    if connection.info.server_version < IDENTITY_IN_PARTITIONS:
-        for column in (column for column in table.columns if column.identity):
-            query = "SELECT pg_get_serial_sequence(%s, %s)"
-            name = Identifier(table.schema, table.name).as_string(connection)
-            sequence = connection.execute(query, (name, column.name)).fetchone()
-            connection.execute(
-                SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({}::regclass)").format(
-                    hot, Identifier(column.name), Literal(sequence[0] if sequence else None)
-                )
+    # With policies, a way around the table would be a way around them.
+    statements = ddl.same_grants(connection, table.oid if policies == (False,) else None, hot)
+    if connection.info.server_version >= IDENTITY_IN_PARTITIONS:
+        return statements
+    for column in (column for column in table.columns if column.identity):
+        query = "SELECT pg_get_serial_sequence(%s, %s)"
+        name = Identifier(table.schema, table.name).as_string(connection)
+        sequence = connection.execute(query, (name, column.name)).fetchone()
+        statements.append(
+            SQL("ALTER TABLE {} ALTER COLUMN {} SET DEFAULT nextval({}::regclass)").format(
+                Identifier(*hot), Identifier(column.name), Literal(sequence[0] if sequence else None)
             )
+        )
+    return statements
 
 
 def _lake_name(connection: Connection, table: Table, id_: int) -> tuple[str, str]:

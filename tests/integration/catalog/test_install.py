@@ -29,6 +29,7 @@ def test_a_second_install_changes_nothing(database: str) -> None:
         "migration 002_gateways.sql",
         "migration 003_explain.sql",
         "migration 004_recovery.sql",
+        "migration 005_tables.sql",
     ]
     before = query(database, "SELECT * FROM frostline.installation"), query(database, "TABLE frostline.migrations")
     secret = query(database, "SELECT umoptions FROM pg_user_mappings")

@@ -7,6 +7,7 @@ import pytest
 
 from fix_tiering import World
 from frostline.catalog.database import connect
+from frostline.catalog.registry import Managed
 from frostline.errors import ConfigError, RefusedError
 from frostline.tiering import register
 
@@ -93,9 +94,12 @@ def test_a_dry_run_changes_nothing_and_its_sql_is_what_runs(world: World) -> Non
         sql = plan.sql(connection)
     assert world.run(shape) == before
     assert world.run("SELECT count(*) FROM frostline.tables") == [(0,)]
-    world.run("SET timezone = 'UTC'")
     world.connect().execute(sql)
     assert ("events_hot", "p", "FOR VALUES FROM ('2026-01-01 00:00:00+00') TO (MAXVALUE)") in world.run(shape)
+    with connect(world.dsn) as connection:
+        assert isinstance(register.plan(connection, "public.events", "3 months"), Managed)
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        world.run("DELETE FROM public.dim WHERE k = 3")
 
 
 def test_an_interrupted_registration_is_taken_up_again(world: World) -> None:
@@ -138,92 +142,6 @@ def test_writers_are_not_blocked_by_a_registration_that_waits(world: World) -> N
     assert world.run("SELECT count(*) FROM public.events") == [(1051,)]
 
 
-KEY = "PRIMARY KEY (id, ts)"
-PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
-PLAIN = f"CREATE TABLE public.t (id int, ts timestamptz, v int, {KEY}) PARTITION BY RANGE (ts); {PARTITION}"
-
-
-@pytest.mark.parametrize(
-    ("setup", "reason"),
-    [
-        ("CREATE TABLE public.t (id int PRIMARY KEY)", "not a partitioned table"),
-        ("CREATE VIEW public.t AS SELECT 1 AS id", "not a partitioned table"),
-        ("CREATE TABLE public.t (id int) PARTITION BY LIST (id)", "not partitioned by RANGE of one plain column"),
-        (
-            "CREATE TABLE public.t (a int, b int) PARTITION BY RANGE (a, b)",
-            "not partitioned by RANGE of one plain column",
-        ),
-        ("CREATE TABLE public.t (a int) PARTITION BY RANGE ((a + 1))", "not partitioned by RANGE of one plain column"),
-        ("CREATE TABLE public.t (a text) PARTITION BY RANGE (a)", "partition key a is of type text"),
-        (f"CREATE TABLE public.t (id int, ts timestamptz) PARTITION BY RANGE (ts); {PARTITION}", "no primary key"),
-        (f"CREATE TABLE public.t (id int, ts timestamptz, {KEY}) PARTITION BY RANGE (ts)", "has no partitions"),
-        (
-            f"CREATE TABLE public.t (id float8, ts timestamptz, {KEY}) PARTITION BY RANGE (ts); {PARTITION}",
-            "primary key column id is of type double precision",
-        ),
-        (
-            "CREATE COLLATION public.ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
-            f"CREATE TABLE public.t (id text COLLATE public.ci, ts timestamptz, {KEY}) PARTITION BY RANGE (ts);"
-            + PARTITION,
-            "primary key column id is of type text",
-        ),
-        (
-            f"CREATE TABLE public.t (id int, ts timestamptz, _seq int, {KEY}) PARTITION BY RANGE (ts); {PARTITION}",
-            "a column is called _seq",
-        ),
-        (
-            f"CREATE TABLE public.t (id int, ts timestamptz, {KEY}) PARTITION BY RANGE (ts);"
-            "CREATE TABLE public.t_1 PARTITION OF public.t DEFAULT PARTITION BY RANGE (ts);",
-            "t_1 is partitioned again",
-        ),
-        (
-            PLAIN
-            + "CREATE TABLE public.t_d PARTITION OF public.t DEFAULT; INSERT INTO public.t VALUES (1, '2030-01-01')",
-            "DEFAULT partition public.t_d",
-        ),
-        (PLAIN + "ALTER TABLE public.t_1 SET UNLOGGED", "t_1 is UNLOGGED"),
-        (PLAIN.replace(KEY, f"{KEY} DEFERRABLE"), r"its primary key \(t_pkey\) is deferrable"),
-        (PLAIN + "ALTER TABLE public.t ADD CHECK (v > 0) NOT VALID", r"constraints \(t_v_check\) are not valid"),
-        (
-            PLAIN + "CREATE TABLE public.other (id int, ts timestamptz, FOREIGN KEY (id, ts) REFERENCES public.t)",
-            r"foreign keys of other tables point at it \(public.other.other_id_ts_fkey\)",
-        ),
-        (PLAIN + "CREATE UNIQUE INDEX once ON public.t (v, ts)", r"UNIQUE besides the primary key \(public.once\)"),
-        (
-            PLAIN + "CREATE VIEW public.grouped AS SELECT id, ts, v FROM public.t GROUP BY id, ts",
-            r"views group by its primary key \(public.grouped\)",
-        ),
-        (
-            PLAIN + "CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
-            "CREATE TRIGGER late AFTER INSERT ON public.t REFERENCING NEW TABLE AS n"
-            " FOR EACH STATEMENT EXECUTE FUNCTION public.f()",
-            r"triggers with transition tables \(late\)",
-        ),
-        (
-            PLAIN + "CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
-            "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.t FOR EACH ROW EXECUTE FUNCTION public.f()",
-            r"constraint triggers \(late\)",
-        ),
-        (
-            PLAIN + "CREATE TABLE public.top (id int, ts timestamptz, v int) PARTITION BY RANGE (ts);"
-            "ALTER TABLE public.top ATTACH PARTITION public.t FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
-            "itself a partition of another table",
-        ),
-    ],
-)
-def test_what_stands_in_the_way_is_refused_with_a_way_out(world: World, setup: str, reason: str) -> None:
-    world.run(setup)
-    shape = (
-        "SELECT relname, relkind::text, relchecks FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
-    )
-    before = world.run(shape)
-    with pytest.raises(RefusedError, match="nothing was changed") as error:
-        world.register("public.t")
-    assert error.match(reason)
-    assert len((error.value.hint or "").splitlines()) == len((error.value.detail or "").splitlines())
-    assert world.run(shape) == before
-
-
 def test_a_table_that_does_not_exist(world: World) -> None:
     with pytest.raises(RefusedError, match=r"there is no table public\.nothing"):
         world.register("public.nothing")
@@ -236,18 +154,6 @@ def test_a_hot_period_that_is_none(world: World, hot: str) -> None:
         world.register("public.events", hot)
 
 
-def test_warnings_name_triggers_and_publications(world: World) -> None:
-    world.run(
-        TABLE + "CREATE PUBLICATION feed FOR TABLE public.events;"
-        "CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
-        "CREATE TRIGGER stamp BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION public.f()"
-    )
-    with connect(world.dsn) as connection:
-        plan = register.plan(connection, "public.events", "3 months")
-    assert isinstance(plan, register.Plan)
-    assert [w.split(" (")[0] for w in plan.warnings] == ["row triggers", "publications", "foreign keys"]
-
-
 def test_an_empty_default_partition_moves_under_the_hot_one(world: World) -> None:
     world.run(TABLE + "CREATE TABLE public.events_rest PARTITION OF public.events DEFAULT")
     world.register("public.events")
@@ -256,3 +162,59 @@ def test_an_empty_default_partition_moves_under_the_hot_one(world: World) -> Non
     assert world.run(
         "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = 'public.events_rest'::regclass"
     ) == [("events_hot",)]
+
+
+def test_what_later_partitions_take_from_the_table_they_take_from_the_hot_one(world: World) -> None:
+    client = world.connect()
+    client.execute("SET allow_in_place_tablespaces = on")
+    client.execute("CREATE TABLESPACE slow LOCATION ''")
+    try:
+        world.run(
+            TABLE + "ALTER TABLE public.events DROP CONSTRAINT events_pkey;"
+            "ALTER TABLE public.events ADD PRIMARY KEY (id, ts) WITH (fillfactor = 70) USING INDEX TABLESPACE slow;"
+            "ALTER TABLE public.events SET TABLESPACE slow;"
+            "COMMENT ON CONSTRAINT events_pkey ON public.events IS 'who and when';"
+            "ALTER TABLE public.events ALTER COLUMN note SET STORAGE EXTERNAL;"
+            "CREATE INDEX half ON public.events (lower(note)) WHERE k > 3"
+        )
+        indexes = "SELECT count(*) FROM pg_index WHERE indrelid = 'public.events_01'::regclass"
+        before = world.run(indexes)
+        world.register("public.events")
+        world.run("CREATE TABLE public.new PARTITION OF public.events_hot FOR VALUES FROM ('2027-01-01') TO (MAXVALUE)")
+        look = (
+            "SELECT c.relname, s.spcname, c.reloptions FROM pg_class c LEFT JOIN pg_tablespace s"
+            " ON s.oid = c.reltablespace WHERE c.relname IN ('new', 'new_pkey') ORDER BY 1"
+        )
+        assert world.run(look) == [("new", "slow", None), ("new_pkey", "slow", ["fillfactor=70"])]
+        assert world.run(
+            "SELECT attstorage::text FROM pg_attribute WHERE attrelid = 'new'::regclass AND attname = 'note'"
+        ) == [("e",)]
+        assert world.run("SELECT obj_description(oid) FROM pg_constraint WHERE conname = 'events_pkey'") == [
+            ("who and when",)
+        ]
+        assert world.run(indexes) == before  # each was adopted, none built again
+        assert world.run(indexes.replace("events_01", "new")) == before
+    finally:
+        world.run("DROP TABLE public.events CASCADE")
+        client.execute("DROP TABLESPACE slow")
+
+
+def test_default_privileges_open_no_way_around_the_table(world: World) -> None:
+    """What we create has the table's grants, not those that every new table in the schema gets."""
+    world.run(
+        TABLE + "CREATE ROLE curious; ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO curious, PUBLIC;"
+        "CREATE ROLE reader; GRANT SELECT (id, ts), UPDATE (note) ON public.events TO reader;"
+        "ALTER TABLE public.events_01 OWNER TO CURRENT_USER"
+    )
+    try:
+        world.register("public.events")
+        may = "SELECT has_table_privilege('{}', 'public.events_{}', 'SELECT')"
+        assert world.run(may.format("curious", "hot")) == [(False,)]
+        assert world.run(may.format("curious", "before")) == [(False,)]
+        assert world.run(
+            "SELECT has_column_privilege('reader', 'public.events_hot', 'id', 'SELECT'),"
+            " has_column_privilege('reader', 'public.events_hot', 'note', 'SELECT'),"
+            " has_column_privilege('reader', 'public.events_hot', 'note', 'UPDATE')"
+        ) == [(True, False, True)]
+    finally:
+        world.run("DROP OWNED BY curious, reader; DROP ROLE curious, reader")

@@ -37,11 +37,15 @@ WHERE a.attrelid = %(oid)s
 ORDER BY a.attnum;
 
 -- name: partition_key
--- How a partitioned table is cut; the column is NULL when the key is an expression.
-SELECT p.partstrat::text, p.partnatts, a.attname, t.typname
+-- How a partitioned table is cut; the column is NULL when the key is an expression. A type of somebody's own is spelled
+-- with its schema, so that it is never taken for the built-in one of that name.
+SELECT p.partstrat::text, p.partnatts, a.attname,
+       CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text ELSE format_type(t.oid, NULL) END,
+       o.opcdefault AND o.opcnamespace = 'pg_catalog'::regnamespace
 FROM pg_partitioned_table p
 LEFT JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
 LEFT JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_opclass o ON o.oid = p.partclass[0]
 WHERE p.partrelid = %(oid)s;
 
 -- name: primary_key
@@ -65,9 +69,13 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location
+       t.metadata_location, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after
 FROM frostline.tables t
 WHERE t.relation = %(oid)s::regclass;
+
+-- name: managed_tables
+-- The relation of every managed table.
+SELECT t.relation::oid FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation ORDER BY t.id;
 
 -- name: lake_columns
 -- Lake column names by attribute number.
@@ -84,22 +92,158 @@ SELECT table_namespace, table_name FROM frostline_lake.iceberg_tables;
 SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s;
 
 -- name: constraints
--- The constraints a table with foreign partitions cannot have.
-SELECT conname, contype::text, pg_get_constraintdef(oid)
-FROM pg_constraint
-WHERE conrelid = %(oid)s AND contype IN ('p', 'f') AND conparentid = 0
-ORDER BY contype = 'p' DESC, conname;
+-- The constraints a table with foreign partitions cannot have, with their index's options and their comment.
+SELECT c.conname, c.contype::text,
+       pg_get_constraintdef(c.oid)
+       || coalesce(' WITH (' || array_to_string(i.reloptions, ', ') || ')', '')
+       || coalesce(' USING INDEX TABLESPACE ' || quote_ident(s.spcname), ''),
+       obj_description(c.oid, 'pg_constraint')
+FROM pg_constraint c
+LEFT JOIN pg_class i ON i.oid = c.conindid AND c.contype = 'p'
+LEFT JOIN pg_tablespace s ON s.oid = i.reltablespace
+WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'f') AND c.conparentid = 0
+ORDER BY c.contype = 'p' DESC, c.conname;
+
+-- name: placement
+-- Where a table's future partitions are put: tablespace and, since 17, access method; NULL: the default.
+SELECT s.spcname, a.amname
+FROM pg_class c
+LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+LEFT JOIN pg_am a ON a.oid = c.relam
+WHERE c.oid = %(oid)s;
+
+-- name: references
+-- Outbound foreign keys: what a trigger on the referenced table must know.
+SELECT c.conname, n.nspname, r.relname, c.confdeltype::text, c.confupdtype::text, c.condeferrable, c.condeferred,
+       ARRAY(SELECT a.attname::text FROM unnest(c.confkey) k(attnum)
+             JOIN pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum)
+FROM pg_constraint c
+JOIN pg_class r ON r.oid = c.confrelid
+JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE c.conrelid = %(oid)s AND c.contype = 'f' AND c.conparentid = 0
+ORDER BY c.conname;
 
 -- name: row_triggers
-SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgtype & 1 = 1;
+SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgtype & 1 = 1 ORDER BY 1;
+
+-- name: rules
+SELECT rulename FROM pg_rewrite WHERE ev_class = %(oid)s ORDER BY 1;
 
 -- name: publications
-SELECT pubname
+-- Those that carry the table, a table above it or one of its partitions.
+SELECT p.pubname
 FROM pg_publication p
-WHERE puballtables OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = %(oid)s);
+WHERE p.puballtables OR EXISTS (
+    SELECT FROM pg_class c
+    WHERE c.oid IN (SELECT relid FROM pg_partition_ancestors(%(oid)s) UNION SELECT relid FROM pg_partition_tree(%(oid)s))
+      AND (EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
+           OR EXISTS (SELECT FROM pg_publication_namespace n WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace)))
+ORDER BY 1;
 
--- name: is_partition
-SELECT relname FROM pg_class WHERE oid = %(oid)s AND relispartition;
+-- name: publications_by_root
+-- Those that send updates and deletes under the table's own name: its replica identity goes with its primary key.
+SELECT p.pubname
+FROM pg_publication p
+WHERE p.pubviaroot AND (p.pubupdate OR p.pubdelete) AND (p.puballtables OR EXISTS (
+    SELECT FROM pg_class c
+    WHERE c.oid IN (SELECT relid FROM pg_partition_ancestors(%(oid)s)) AND c.relreplident <> 'f'
+      AND (EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)
+           OR EXISTS (SELECT FROM pg_publication_namespace n WHERE n.pnpubid = p.oid AND n.pnnspid = c.relnamespace))))
+  AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = %(oid)s AND c.relreplident = 'f')
+ORDER BY 1;
+
+-- name: managed_relatives
+-- A registered table above or below this one.
+SELECT DISTINCT t.relation::text
+FROM frostline.tables t
+WHERE t.relation <> %(oid)s::regclass
+  AND (t.relation IN (SELECT relid FROM pg_partition_ancestors(%(oid)s))
+       OR t.relation IN (SELECT relid FROM pg_partition_tree(%(oid)s)));
+
+-- name: inherited_keys
+-- Keys of a table above, which a branch cannot get rid of by itself. (A foreign key to a partitioned table has a row
+-- per partition of that, all of the same table.)
+SELECT c.conname
+FROM pg_constraint c JOIN pg_constraint up ON up.oid = c.conparentid
+WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'u', 'f', 'x') AND up.conrelid <> c.conrelid
+ORDER BY 1;
+
+-- name: not_logged
+SELECT relpersistence::text FROM pg_class WHERE oid = %(oid)s AND relpersistence <> 'p';
+
+-- name: of_type
+SELECT reloftype::regtype::text FROM pg_class WHERE oid = %(oid)s AND reloftype <> 0;
+
+-- name: half_detached
+SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %(oid)s AND inhdetachpending;
+
+-- name: invalid_indexes
+SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %(oid)s AND NOT indisvalid;
+
+-- name: forced_policies
+-- Partitions whose policies would hide rows from us.
+SELECT c.oid::regclass::text
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = %(oid)s AND c.relrowsecurity AND c.relforcerowsecurity
+  AND NOT (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user);
+
+-- name: foreign_leaves
+-- Partitions that we may not move: of an owner whose member we are not.
+SELECT c.oid::regclass::text
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = %(oid)s AND NOT pg_has_role(c.relowner, 'USAGE');
+
+-- name: unreferenceable
+-- Referenced tables that we may not refer to.
+SELECT DISTINCT confrelid::regclass::text
+FROM pg_constraint
+WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 AND NOT has_table_privilege(confrelid, 'REFERENCES');
+
+-- name: unguardable
+-- Referenced tables on which we may not have a trigger, or that we may not read.
+SELECT DISTINCT confrelid::regclass::text
+FROM pg_constraint
+WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0
+  AND NOT (has_table_privilege(confrelid, 'TRIGGER') AND has_table_privilege(confrelid, 'SELECT'));
+
+-- name: on_leaves
+-- What stands on single partitions only, and so goes with them when they are archived.
+SELECT x.what FROM (
+    SELECT c.oid::regclass || ': trigger ' || t.tgname AS what
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    JOIN pg_trigger t ON t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgparentid = 0
+    WHERE i.inhparent = %(oid)s
+    UNION ALL
+    SELECT c.oid::regclass || ': constraint ' || k.conname
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    JOIN pg_constraint k ON k.conrelid = c.oid AND k.conparentid = 0 AND k.coninhcount = 0
+                        AND k.contype IN ('c', 'u', 'f', 'x') AND k.conname <> %(own)s
+    WHERE i.inhparent = %(oid)s
+    UNION ALL
+    SELECT c.oid::regclass || ': unique index ' || ic.relname
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    JOIN pg_index x ON x.indrelid = c.oid AND x.indisunique
+    JOIN pg_class ic ON ic.oid = x.indexrelid AND NOT ic.relispartition
+    WHERE i.inhparent = %(oid)s AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = ic.oid)
+    UNION ALL
+    SELECT c.oid::regclass || ': policy ' || p.polname
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    JOIN pg_policy p ON p.polrelid = c.oid
+    WHERE i.inhparent = %(oid)s
+) x
+ORDER BY 1;
+
+-- name: identity_by_index
+-- The index that is the table's replica identity; it goes to the hot partition with the primary key.
+SELECT x.indexrelid::regclass::text
+FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid
+WHERE x.indrelid = %(oid)s AND c.relreplident = 'i' AND x.indisreplident;
+
+-- name: partman
+-- Where pg_partman keeps its list of tables.
+SELECT c.oid::regclass::text
+FROM pg_extension e JOIN pg_class c ON c.relnamespace = e.extnamespace AND c.relname = 'part_config'
+WHERE e.extname = 'pg_partman';
 
 -- name: enum_columns
 SELECT a.attname
@@ -107,9 +251,11 @@ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND t.typtype = 'e';
 
 -- name: inbound_foreign_keys
-SELECT conrelid::regclass::text || '.' || conname
-FROM pg_constraint
-WHERE confrelid = %(oid)s AND contype = 'f' AND conparentid = 0;
+-- Foreign keys that point here, or at a table above; of a partitioned referencing table only the topmost.
+SELECT c.conrelid::regclass::text || '.' || c.conname
+FROM pg_constraint c LEFT JOIN pg_constraint up ON up.oid = c.conparentid
+WHERE c.confrelid = %(oid)s AND c.contype = 'f' AND up.confrelid IS DISTINCT FROM c.confrelid
+ORDER BY 1;
 
 -- name: secondary_unique
 SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %(oid)s AND indisunique AND NOT indisprimary;
@@ -117,23 +263,29 @@ SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %(oid)s AND ind
 -- name: exclusions
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'x';
 
--- name: views_on_primary_key
--- A view that groups by the primary key depends on the constraint itself.
-SELECT DISTINCT v.oid::regclass::text
+-- name: depend_on_primary_key
+-- A view, rule or function that groups by the primary key (or names it in ON CONFLICT) depends on the constraint.
+SELECT DISTINCT CASE WHEN r.oid IS NOT NULL THEN r.ev_class::regclass::text
+                     ELSE pg_describe_object(d.classid, d.objid, d.objsubid) END
 FROM pg_constraint c
-JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid AND d.classid = 'pg_rewrite'::regclass
-JOIN pg_rewrite r ON r.oid = d.objid
-JOIN pg_class v ON v.oid = r.ev_class
-WHERE c.conrelid = %(oid)s AND c.contype = 'p';
+JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = c.oid
+                AND d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_policy'::regclass)
+LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+WHERE c.conrelid = %(oid)s AND c.contype = 'p'
+ORDER BY 1;
 
 -- name: deferrable_key
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'p' AND condeferrable;
 
 -- name: not_valid
-SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND NOT convalidated;
+-- Since 18 a constraint may be NOT ENFORCED, and then it never is valid.
+SELECT conname
+FROM pg_constraint c
+WHERE conrelid = %(oid)s AND NOT convalidated AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true)
+ORDER BY 1;
 
 -- name: foreign_keys
-SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f';
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 ORDER BY 1;
 
 -- name: state_of_leaf
 -- What must not change while a leaf is archived: who it is, its file, and its capture triggers (A: fire always).
@@ -152,7 +304,11 @@ FROM pg_trigger
 WHERE tgrelid = %(oid)s AND NOT tgisinternal AND (tgoldtable IS NOT NULL OR tgnewtable IS NOT NULL);
 
 -- name: subscriptions
-SELECT srsubid::text FROM pg_subscription_rel WHERE srrelid = %(oid)s;
+-- Those that write into the table, a table above it or one of its partitions.
+SELECT DISTINCT s.subname
+FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid
+WHERE r.srrelid IN (SELECT relid FROM pg_partition_ancestors(%(oid)s) UNION SELECT relid FROM pg_partition_tree(%(oid)s))
+ORDER BY 1;
 
 -- name: foreign_owner
 -- The owner, when the role we are is not a member of it.
@@ -174,10 +330,25 @@ SELECT conrelid::regclass::text FROM pg_constraint WHERE confrelid = %(oid)s AND
 
 -- name: grants
 -- Grants on one relation to others than its owner; regrole prints a name as SQL wants it.
-SELECT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END, a.privilege_type, a.is_grantable
+SELECT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END, a.privilege_type, a.is_grantable, NULL
 FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
 WHERE c.oid = %(oid)s AND a.grantee <> c.relowner
-  AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRIGGER');
+  AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRIGGER')
+UNION ALL
+SELECT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END, a.privilege_type, a.is_grantable,
+       t.attname
+FROM pg_class c
+JOIN pg_attribute t ON t.attrelid = c.oid AND t.attnum > 0 AND NOT t.attisdropped
+CROSS JOIN LATERAL aclexplode(t.attacl) a
+WHERE c.oid = %(oid)s AND a.grantee <> c.relowner AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE');
+
+-- name: default_grantees
+-- Whoever ALTER DEFAULT PRIVILEGES gives something on every table that we create in a schema.
+SELECT DISTINCT CASE WHEN a.grantee <> 0 THEN a.grantee::regrole::text ELSE 'PUBLIC' END
+FROM pg_default_acl d CROSS JOIN LATERAL aclexplode(d.defaclacl) a
+WHERE d.defaclobjtype = 'r' AND d.defaclrole = (SELECT oid FROM pg_roles WHERE rolname = current_user)
+  AND a.grantee <> d.defaclrole
+  AND (d.defaclnamespace = 0 OR d.defaclnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s));
 
 -- name: operations
 SELECT id::text FROM frostline.operations WHERE table_id = %(table)s;

@@ -38,8 +38,9 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
         _check_droppable(connection, operation)
         # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
         check_values(connection, managed, SQL("{}").format(Identifier(*managed.delta)))
-        if not _leaf_has_policies(operation):
-            ddl.copy_grants(connection, leaf.oid, _leaf(operation))
+        source = None if _leaf_has_policies(operation) else leaf.oid
+        for grant in ddl.same_grants(connection, source, (leaf.schema, leaf.name)):
+            connection.execute(grant)
         _record(connection, operation, snapshot)
         reached("swap.commit")
 

@@ -1,0 +1,45 @@
+"""Which old periods are joined to larger ones: the option as a person writes it."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from frostline.catalog.database import Connection
+from frostline.errors import ConfigError
+
+UNITS = ("month", "quarter", "year")
+DEFAULT = ("year", "2 years")  # months for two years, years before
+_TEXT = re.compile(r"(?P<to>\S+)\s+after\s+(?P<after>.+)", re.S)
+
+
+def parse(connection: Connection, key_type: str, text: str) -> tuple[str, str] | None:
+    """`year after 2 years`, for an integer key `1000000 after 5000000`, or `none`; empty: the default."""
+    integer = key_type.startswith("int")
+    if text == "none" or (text == "" and integer):
+        return None
+    if text == "":
+        return DEFAULT
+    match = _TEXT.fullmatch(text.strip())
+    if match is not None and (_width(match["to"]) if integer else match["to"] in UNITS):
+        after = match["after"].strip()
+        if _positive(connection, after, "bigint" if integer else "interval"):
+            return match["to"], after
+    example = "1000000 after 5000000" if integer else "year after 2 years"
+    raise ConfigError(
+        f"--coalesce {text!r} is no policy for a key of type {key_type}",
+        hint=f"for example '{example}'" + ("" if integer else f" (one of {', '.join(UNITS)})") + ", or none",
+    )
+
+
+def _width(text: str) -> bool:
+    return text.isdecimal() and int(text) > 0
+
+
+def _positive(connection: Connection, value: str, type_: str) -> bool:
+    try:
+        row = connection.execute(f"SELECT %s::{type_} >= '0'::{type_}", (value,)).fetchone()
+    except psycopg.DataError:
+        return False
+    return row == (True,)

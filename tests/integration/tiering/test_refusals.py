@@ -1,0 +1,366 @@
+"""Everything that forbids registration, with its reason and a way out; each in a transaction that is rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.install import install
+from frostline.errors import ConfigError, RefusedError
+from frostline.tiering import register
+from frostline.tiering.register import Choice
+
+KEY = "PRIMARY KEY (id, ts)"
+PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
+PLAIN = f"CREATE TABLE public.t (id int, ts timestamptz, v int, {KEY}) PARTITION BY RANGE (ts); {PARTITION}"
+TRIGGER = "CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
+TOP = (
+    "CREATE TABLE public.top (id int, ts timestamptz, v int{}) PARTITION BY LIST (v);"
+    "CREATE TABLE public.t PARTITION OF public.top FOR VALUES IN (1) PARTITION BY RANGE (ts);" + PARTITION
+)
+SUBSCRIPTION = (
+    "CREATE SUBSCRIPTION pull CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false);"
+    "SET LOCAL allow_system_table_mods = on;"
+    "INSERT INTO pg_subscription_rel SELECT oid, 'public.{}'::regclass, 'r', NULL FROM pg_subscription"
+)
+
+# What was done, and words of the reason.
+REFUSED = {
+    "a plain table": ("CREATE TABLE public.t (id int PRIMARY KEY)", "not a partitioned table"),
+    "a view": ("CREATE VIEW public.t AS SELECT 1 AS id", "not a partitioned table"),
+    "by list": (
+        "CREATE TABLE public.t (id int) PARTITION BY LIST (id)",
+        "not partitioned by RANGE of one plain column",
+    ),
+    "by hash": (
+        "CREATE TABLE public.t (id int) PARTITION BY HASH (id)",
+        "not partitioned by RANGE of one plain column",
+    ),
+    "by two columns": (
+        "CREATE TABLE public.t (a int, b int) PARTITION BY RANGE (a, b)",
+        "not partitioned by RANGE of one plain column",
+    ),
+    "by an expression": (
+        "CREATE TABLE public.t (a int) PARTITION BY RANGE ((a + 1))",
+        "not partitioned by RANGE of one plain column",
+    ),
+    "by text": ("CREATE TABLE public.t (a text) PARTITION BY RANGE (a)", "partition key a is of type text"),
+    "by a domain that sounds right": (
+        "CREATE DOMAIN public.date AS pg_catalog.date; CREATE TABLE public.t (a public.date) PARTITION BY RANGE (a)",
+        "partition key a is of type public.date",
+    ),
+    "in another order": (
+        "CREATE FUNCTION public.back(int, int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT btint4cmp($2, $1)';"
+        "CREATE OPERATOR CLASS public.backwards FOR TYPE int USING btree AS"
+        " OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <, FUNCTION 1 public.back(int, int);"
+        "CREATE TABLE public.t (a int) PARTITION BY RANGE (a public.backwards)",
+        "ordered by an operator class of its own",
+    ),
+    "no primary key": (
+        f"CREATE TABLE public.t (id int, ts timestamptz) PARTITION BY RANGE (ts); {PARTITION}",
+        "no primary key",
+    ),
+    "no partitions": (
+        f"CREATE TABLE public.t (id int, ts timestamptz, {KEY}) PARTITION BY RANGE (ts)",
+        "no partitions",
+    ),
+    "a float in the key": (
+        f"CREATE TABLE public.t (id float8, ts timestamptz, {KEY}) PARTITION BY RANGE (ts); {PARTITION}",
+        "primary key column id is of type double precision",
+    ),
+    "a collation that folds": (
+        "CREATE COLLATION public.ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
+        f"CREATE TABLE public.t (id text COLLATE public.ci, ts timestamptz, {KEY}) PARTITION BY RANGE (ts);"
+        + PARTITION,
+        "primary key column id is of type text",
+    ),
+    "our own column names": (
+        f"CREATE TABLE public.t (id int, ts timestamptz, _seq int, {KEY}) PARTITION BY RANGE (ts); {PARTITION}",
+        "a column is called _seq",
+    ),
+    "two levels": (
+        f"CREATE TABLE public.t (id int, ts timestamptz, {KEY}) PARTITION BY RANGE (ts);"
+        "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')"
+        " PARTITION BY RANGE (ts);",
+        "t_1 is partitioned again",
+    ),
+    "a foreign partition": (
+        "CREATE TABLE public.t (id int, ts timestamptz, v int) PARTITION BY RANGE (ts);"
+        "CREATE FOREIGN TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')"
+        ' SERVER "frostline gateway (frostline up starts it)"',
+        "t_1 is not an ordinary table",
+    ),
+    "a default partition with rows": (
+        PLAIN + "CREATE TABLE public.t_d PARTITION OF public.t DEFAULT; INSERT INTO public.t VALUES (1, '2030-01-01')",
+        "DEFAULT partition public.t_d",
+    ),
+    "an unlogged partition": (PLAIN + "ALTER TABLE public.t_1 SET UNLOGGED", "t_1 is UNLOGGED"),
+    "a typed table": (
+        "CREATE TYPE public.shape AS (id int, ts timestamptz);"
+        f"CREATE TABLE public.t OF public.shape ({KEY}) PARTITION BY RANGE (ts); {PARTITION}",
+        r"a typed table \(OF public.shape\)",
+    ),
+    "a deferrable key": (PLAIN.replace(KEY, f"{KEY} DEFERRABLE"), r"its primary key \(t_pkey\) is deferrable"),
+    "a constraint that is not valid": (
+        PLAIN + "ALTER TABLE public.t ADD CHECK (v > 0) NOT VALID",
+        r"constraints \(t_v_check\) are not valid",
+    ),
+    "an index that is not valid": (
+        PLAIN + "CREATE INDEX partly ON ONLY public.t (v)",
+        r"indexes \(public.partly\) are invalid",
+    ),
+    "inbound foreign keys": (
+        PLAIN + "CREATE TABLE public.other (id int, ts timestamptz, FOREIGN KEY (id, ts) REFERENCES public.t)",
+        r"foreign keys of other tables point at it \(public.other.other_id_ts_fkey\)",
+    ),
+    "inbound foreign keys of a partitioned table": (
+        PLAIN + "CREATE TABLE public.other (id int, ts timestamptz, FOREIGN KEY (id, ts) REFERENCES public.t)"
+        " PARTITION BY RANGE (id); CREATE TABLE public.o1 PARTITION OF public.other DEFAULT",
+        r"point at it \(public.other.other_id_ts_fkey\)",
+    ),
+    "a second unique": (
+        PLAIN + "CREATE UNIQUE INDEX once ON public.t (v, ts)",
+        r"UNIQUE besides the primary key \(public.once\)",
+    ),
+    "a unique constraint": (PLAIN + "ALTER TABLE public.t ADD UNIQUE (v, ts)", r"UNIQUE besides the primary key"),
+    "a view that groups by the key": (
+        PLAIN + "CREATE VIEW public.grouped AS SELECT id, ts, v FROM public.t GROUP BY id, ts",
+        r"public.grouped depend on its primary key",
+    ),
+    "a function that groups by the key": (
+        PLAIN + "CREATE FUNCTION public.g() RETURNS bigint LANGUAGE sql BEGIN ATOMIC"
+        " SELECT count(*) FROM (SELECT id, ts, v FROM public.t GROUP BY id, ts) x; END",
+        r"function public.g\(\) depend on its primary key",
+    ),
+    "a rule that names the key": (
+        PLAIN + "CREATE VIEW public.w AS SELECT 1 AS id; CREATE RULE r AS ON INSERT TO public.w DO INSTEAD"
+        " INSERT INTO public.t VALUES (NEW.id, now()) ON CONFLICT ON CONSTRAINT t_pkey DO NOTHING",
+        r"public.w depend on its primary key",
+    ),
+    "transition tables": (
+        PLAIN + TRIGGER + "CREATE TRIGGER late AFTER INSERT ON public.t REFERENCING NEW TABLE AS n"
+        " FOR EACH STATEMENT EXECUTE FUNCTION public.f()",
+        r"triggers with transition tables \(late\)",
+    ),
+    "constraint triggers": (
+        PLAIN + TRIGGER + "CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.t"
+        " FOR EACH ROW EXECUTE FUNCTION public.f()",
+        r"constraint triggers \(late\)",
+    ),
+    "a subscription": (PLAIN + SUBSCRIPTION.format("t"), r"a subscription \(pull\) writes into it"),
+    "a subscription of a partition": (PLAIN + SUBSCRIPTION.format("t_1"), r"a subscription \(pull\) writes into it"),
+    "updates published under its name": (
+        PLAIN + "CREATE PUBLICATION feed FOR TABLE public.t WITH (publish_via_partition_root = true)",
+        r"publications \(feed\) send its updates under its own name",
+    ),
+    "all tables published by root": (
+        PLAIN + "CREATE PUBLICATION feed FOR ALL TABLES WITH (publish_via_partition_root = true)",
+        r"publications \(feed\) send its updates under its own name",
+    ),
+    "a branch under a common key": (
+        TOP.format(", PRIMARY KEY (v, id, ts)"),
+        r"keys \(t_pkey\) that it inherits keep foreign partitions",
+    ),
+    "a branch with a common foreign key": (
+        "CREATE TABLE public.dim (k int PRIMARY KEY);"
+        + TOP.format(", FOREIGN KEY (v) REFERENCES public.dim")
+        + f"ALTER TABLE public.t ADD {KEY}",
+        r"keys \(top_v_fkey\) that it inherits keep foreign partitions",
+    ),
+    "a branch that is referred to": (
+        TOP.format(", PRIMARY KEY (v, id, ts)")
+        + "CREATE TABLE public.other (v int, id int, ts timestamptz, FOREIGN KEY (v, id, ts) REFERENCES public.top)",
+        r"point at it \(public.other.other_v_id_ts_fkey",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def installed(dsn: str) -> Iterator[str]:
+    """A database with the registry; nothing is kept in it."""
+    name = "test_refusals"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        made = psycopg.conninfo.make_conninfo(dsn, dbname=name)
+        install(made)
+        yield made
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def connection(installed: str) -> Iterator[Connection]:
+    with connect(installed, autocommit=False) as opened:
+        yield opened
+        opened.rollback()
+
+
+def run(connection: Connection, statements: str) -> None:
+    """As somebody with an ordinary search_path."""
+    connection.execute("SET LOCAL search_path = public")
+    connection.execute(statements)
+    connection.execute("SET LOCAL search_path = pg_catalog")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_stands_in_the_way_is_refused_with_a_way_out(connection: Connection, case: str) -> None:
+    setup, reason = REFUSED[case]
+    run(connection, setup)
+    shape = (
+        "SELECT relname, relkind::text, relchecks FROM pg_class WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
+    )
+    before = connection.execute(shape).fetchall()
+    with pytest.raises(RefusedError, match="nothing was changed") as error:
+        register.register(connection, "public.t", "3 months")
+    assert error.match(reason)
+    reasons, remedies = (error.value.detail or "").splitlines(), (error.value.hint or "").splitlines()
+    assert len(reasons) == len(remedies)
+    assert all(len(remedy) > len("  -> ") for remedy in remedies)
+    assert connection.execute(shape).fetchall() == before
+
+
+def test_the_way_out_of_two_levels_is_the_branch(connection: Connection) -> None:
+    run(connection, REFUSED["two levels"][0])
+    with pytest.raises(RefusedError, match=r"frostline register public\.t_1"):
+        register.plan(connection, "public.t", "3 months")
+
+
+def test_what_belongs_to_others_is_named_with_the_grant_that_is_missing(connection: Connection) -> None:
+    run(
+        connection,
+        "CREATE ROLE stranger; CREATE ROLE other; CREATE TABLE public.dim (k int PRIMARY KEY);"
+        + PLAIN.replace("v int,", "v int REFERENCES public.dim,")
+        + "ALTER TABLE public.t OWNER TO stranger; ALTER TABLE public.t_1 OWNER TO other;"
+        "GRANT USAGE ON SCHEMA public, frostline TO stranger;"
+        "GRANT SELECT ON ALL TABLES IN SCHEMA frostline TO stranger;"
+        "ALTER TABLE public.t_1 ENABLE ROW LEVEL SECURITY; ALTER TABLE public.t_1 FORCE ROW LEVEL SECURITY;"
+        "SET LOCAL ROLE stranger",
+    )
+    with pytest.raises(RefusedError) as error:
+        register.plan(connection, "public.t", "3 months")
+    for words in (
+        r"row security is forced on partitions \(public.t_1\)",
+        r"partitions \(public.t_1\) belong to others",
+        "no partition can be created in its schema public",
+        "this role may not refer to public.dim",
+        "may not create the trigger that keeps cold rows' referents",
+    ):
+        assert error.match(words)
+    with pytest.raises(RefusedError) as error:
+        register.plan(connection, "public.t", "3 months", Choice(cold_fk="none"))
+    assert "trigger that keeps" not in str(error.value)
+
+
+def test_a_table_of_somebody_else(connection: Connection) -> None:
+    run(connection, "CREATE ROLE stranger; GRANT USAGE ON SCHEMA frostline TO stranger;" + PLAIN)
+    connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA frostline TO stranger; SET LOCAL ROLE stranger")
+    with pytest.raises(RefusedError, match=r"it belongs to \w+"):
+        register.plan(connection, "public.t", "3 months")
+
+
+def test_the_hot_partition_and_other_relatives_of_a_registered_table(connection: Connection) -> None:
+    run(connection, PLAIN)
+    register.register(connection, "public.t", "3 months")
+    with pytest.raises(RefusedError, match=r"belongs together with public\.t, which is registered"):
+        register.plan(connection, "public.t_hot", "3 months")
+
+
+# What was done, and how the caution begins.
+CAUTIONS = {
+    "row triggers": (
+        PLAIN + TRIGGER + "CREATE TRIGGER stamp BEFORE INSERT ON public.t FOR EACH ROW EXECUTE FUNCTION public.f()",
+        "row triggers (stamp)",
+    ),
+    "rules": (PLAIN + "CREATE RULE quiet AS ON DELETE TO public.t DO ALSO NOTHING", "rules (quiet)"),
+    "a publication": (PLAIN + "CREATE PUBLICATION feed FOR TABLE public.t", "publications (feed)"),
+    "a publication of a partition": (PLAIN + "CREATE PUBLICATION feed FOR TABLE public.t_1", "publications (feed)"),
+    "a publication of the schema": (
+        PLAIN + "CREATE PUBLICATION feed FOR TABLES IN SCHEMA public",
+        "publications (feed)",
+    ),
+    "a replica identity": (
+        PLAIN + "ALTER TABLE public.t REPLICA IDENTITY USING INDEX t_pkey",
+        "its replica identity (public.t_pkey)",
+    ),
+    "a foreign key": (
+        "CREATE TABLE public.dim (k int PRIMARY KEY);" + PLAIN.replace("v int,", "v int REFERENCES public.dim,"),
+        "foreign keys (t_v_fkey to public.dim): a trigger on the referenced table",
+    ),
+    "a foreign key that cascades": (
+        "CREATE TABLE public.dim (k int PRIMARY KEY);"
+        + PLAIN.replace("v int,", "v int REFERENCES public.dim ON DELETE CASCADE ON UPDATE SET NULL,"),
+        "t_v_fkey ON DELETE CASCADE, t_v_fkey ON UPDATE SET NULL: refused where cold rows are concerned",
+    ),
+    "a trigger of one partition": (
+        PLAIN + TRIGGER + "CREATE TRIGGER own AFTER INSERT ON public.t_1 EXECUTE FUNCTION public.f()",
+        "what stands on single partitions goes when they are archived: public.t_1: trigger own",
+    ),
+    "more on one partition": (
+        PLAIN + "CREATE UNIQUE INDEX once ON public.t_1 (v); ALTER TABLE public.t_1 ADD CHECK (v > 0);"
+        "CREATE POLICY mine ON public.t_1",
+        "what stands on single partitions goes when they are archived: "
+        "public.t_1: constraint t_1_v_check, public.t_1: policy mine, public.t_1: unique index once",
+    ),
+    "a view on a partition": (
+        PLAIN + "CREATE VIEW public.january AS SELECT * FROM public.t_1",
+        "public.t_1 stays in Postgres as long as public.january depend on that partition itself",
+    ),
+    "no end": (
+        PLAIN.replace("('2026-02-01')", "(MAXVALUE)"),
+        "public.t_1 reaches to MAXVALUE: it can never be archived",
+    ),
+}
+ALWAYS = "a plan in which `ts > now() - ...` decides at run time which partitions are read is not parallel"
+
+
+@pytest.mark.parametrize("case", CAUTIONS)
+def test_what_a_person_should_know_is_said_and_forbids_nothing(connection: Connection, case: str) -> None:
+    setup, words = CAUTIONS[case]
+    run(connection, setup)
+    plan = register.plan(connection, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    assert [warning for warning in plan.warnings if warning.startswith(words)], plan.warnings
+    assert plan.warnings[-1] == ALWAYS
+
+
+def test_a_plain_table_gets_no_other_warning(connection: Connection) -> None:
+    run(connection, PLAIN)
+    plan = register.plan(connection, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    assert plan.warnings == [ALWAYS]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [Choice(cold_fk="maybe"), Choice(premake=-1), Choice(coalesce="year"), Choice(coalesce="week after 1 year")],
+)
+def test_an_option_that_is_none(connection: Connection, choice: Choice) -> None:
+    run(connection, PLAIN)
+    with pytest.raises(ConfigError):
+        register.plan(connection, "public.t", "3 months", choice)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "stored"),
+    [
+        ("timestamptz", "", ("year", "2 years")),
+        ("timestamptz", "none", None),
+        ("timestamptz", "month after 90 days", ("month", "90 days")),
+        ("int8", "", None),
+        ("int8", "1000 after 5000", ("1000", "5000")),
+    ],
+)
+def test_the_coalescing_policy_is_kept(
+    connection: Connection, key: str, text: str, stored: tuple[str, str] | None
+) -> None:
+    bounds = "('1') TO ('2')" if key == "int8" else "('2026-01-01') TO ('2026-02-01')"
+    run(
+        connection,
+        f"CREATE TABLE public.t (id int, ts {key}, {KEY}) PARTITION BY RANGE (ts);"
+        f"CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM {bounds}",
+    )
+    register.register(connection, "public.t", "100" if key == "int8" else "3 months", Choice(coalesce=text))
+    found = connection.execute("SELECT coalesce_to, coalesce_after FROM frostline.tables").fetchone()
+    assert found == (stored or (None, None))
