@@ -101,7 +101,8 @@ def _raced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         "INSERT INTO public.e2 SELECT i, '2020-01-05', i FROM generate_series(10, 19) i"
     )
     world.register("public.e2")
-    stop, tried, wrong = threading.Event(), [0], []
+    stop, tried = threading.Event(), [0]
+    wrong: list[object] = []
 
     def deleter() -> None:
         with psycopg.connect(world.dsn, autocommit=True) as connection:
