@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationError
 
 from frostline.errors import ConfigError
 
@@ -35,6 +35,9 @@ class LakeSettings(Section):
     name: str = Field("frostline", description="the catalog's name, the same for every engine")
     namespace: str = Field("frostline", description="Iceberg namespace our tables live under")
     warehouse: str = Field("", description="directory of the lake (empty: `lake` under local.dir)")
+    file_size: ByteSize = Field(
+        ByteSize(256_000_000), gt=0, description="how much of a partition, as it is in Postgres, makes one data file"
+    )
 
 
 class GatewaySettings(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -11,8 +11,10 @@ from urllib.parse import quote
 from psycopg.conninfo import conninfo_to_dict
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL
 
 from frostline.catalog.names import LAKE_SCHEMA
@@ -20,6 +22,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import DatabaseError, LakeError
 from frostline.lake import layout
+from frostline.lake.writer import Written
 
 # A database may end idle sessions and long statements; a catalog's connection is idle while files are written.
 _NO_TIMEOUTS = " ".join(
@@ -119,6 +122,45 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
             _create(catalog, managed)
         else:
             table.manage_snapshots().set_current_snapshot(snapshot_id=managed.snapshot_id).commit()
+
+
+def load(settings: Settings, managed: Managed) -> IcebergTable:
+    """The Iceberg table as it is now; good for reading after the catalog is closed."""
+    with opened(settings) as catalog:
+        return catalog.load_table(identifier(managed))
+
+
+def append(settings: Settings, managed: Managed, files: Sequence[Written], properties: Mapping[str, str]) -> None:
+    """One commit that adds these files, if the head is still the registry's snapshot."""
+    with opened(settings) as catalog:
+        table = catalog.load_table(identifier(managed))
+        head = table.current_snapshot()
+        if (head.snapshot_id if head is not None else None) != managed.snapshot_id:
+            raise LakeError(
+                f"another program has written to {'.'.join(identifier(managed))} meanwhile; nothing was added to it",
+                hint="run the same command again",
+            )
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as added,
+        ):
+            for file in files:
+                added.append_data_file(_data_file(table, file))
+
+
+def _data_file(table: IcebergTable, file: Written) -> DataFile:
+    entry = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*file.partition),
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        split_offsets=list(file.split_offsets),
+        **file.metrics,
+    )
+    entry.spec_id = table.spec().spec_id
+    return entry
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from pyiceberg.types import (
 from frostline.catalog.registry import Managed
 
 OPERATION = "frostline.operation"  # snapshot property: which operation made it
+PERIOD = "frostline.period"  # and which rows it moved
 _DAY = 86_400_000_000  # microseconds
 # From the longest: the transform whose steps are not longer than a period. Files carry min and max of the key, so
 # a period that does not match a calendar unit only costs a few more files.
@@ -72,7 +73,9 @@ def schema(managed: Managed) -> Schema:
     for column in managed.table.stored:
         key = column.name in managed.table.primary_key
         name = managed.lake_names[column.name]
-        fields.append(NestedField(column.number, name, _type(column.storage.iceberg), required=key, doc=column.type))
+        fields.append(
+            NestedField(column.number, name, iceberg_type(column.storage.iceberg), required=key, doc=column.type)
+        )
         if key:
             identifiers.append(column.number)
     return Schema(*fields, identifier_field_ids=identifiers)
@@ -130,6 +133,7 @@ def _transform(managed: Managed) -> Transform[Any, Any]:
     return DayTransform() if managed.table.key_type == "date" and isinstance(step, HourTransform) else step
 
 
-def _type(name: str) -> IcebergType:
+def iceberg_type(name: str) -> IcebergType:
+    """The type the map of types calls by this name."""
     decimal = re.fullmatch(r"decimal\((\d+), (\d+)\)", name)
     return DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[name]

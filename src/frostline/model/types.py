@@ -17,8 +17,9 @@ class Storage:
 
     family: str
     iceberg: str
-    export: str = "{c}"  # Postgres SQL whose result Spark's JDBC reader carries without loss
-    restore: str = "{c}"  # Spark SQL that turns the exported value into the Iceberg type
+    wire: str = "text"  # how a binary COPY of `copied` writes a value; pipeline/decode.py reads it
+    copied: str = "{c}"  # Postgres SQL of what an export copies
+    export: str = "{c}"  # Postgres SQL of what the gateway reads from the delta, as text
     text: str = "CAST({c} AS VARCHAR)"  # DuckDB SQL giving text that Postgres's input function takes
     load: str = "{c}"  # DuckDB SQL that turns the exported value, written as text, into the lake's type
     cannot_hold: str | None = None  # Postgres SQL, true for values Iceberg has no form for
@@ -35,23 +36,24 @@ _INFINITE = "NOT isfinite({c})"
 # Microseconds since 1970 end here in 64 bits; Postgres counts from 2000 and goes on until 294276.
 _TOO_LATE = f"({_INFINITE} OR {{c}} >= '294247-01-01')"
 
-TEXT_FORM = Storage("text form", "string", export="frostline.output({c})", text="{c}")
-_DECIMAL = Storage("numeric", "decimal", cannot_hold="{c} = 'NaN'")
+_OUTPUT = "frostline.output({c})"
+TEXT_FORM = Storage("text form", "string", copied=_OUTPUT, export=_OUTPUT, text="{c}")
+_DECIMAL = Storage("numeric", "decimal", copied="{c}::text", cannot_hold="{c} = 'NaN'")
 
 # Keyed by pg_type.typname in pg_catalog.
 NATIVE: dict[str, Storage] = {
-    "bool": Storage("boolean", "boolean", load="CAST({c} AS BOOLEAN)"),
-    "int2": Storage("integer", "int", export="{c}::int", load="CAST({c} AS INTEGER)"),
-    "int4": Storage("integer", "int", load="CAST({c} AS INTEGER)"),
-    "int8": Storage("integer", "long", load="CAST({c} AS BIGINT)"),
-    "oid": Storage("integer", "long", export="{c}::bigint", load="CAST({c} AS BIGINT)"),
-    "float4": Storage("float", "float", load="CAST({c} AS FLOAT)"),
-    "float8": Storage("float", "double", load="CAST({c} AS DOUBLE)"),
+    "bool": Storage("boolean", "boolean", wire="bool", load="CAST({c} AS BOOLEAN)"),
+    "int2": Storage("integer", "int", wire="int2", export="{c}::int", load="CAST({c} AS INTEGER)"),
+    "int4": Storage("integer", "int", wire="int4", load="CAST({c} AS INTEGER)"),
+    "int8": Storage("integer", "long", wire="int8", load="CAST({c} AS BIGINT)"),
+    "oid": Storage("integer", "long", wire="oid", export="{c}::bigint", load="CAST({c} AS BIGINT)"),
+    "float4": Storage("float", "float", wire="float4", load="CAST({c} AS FLOAT)"),
+    "float8": Storage("float", "double", wire="float8", load="CAST({c} AS DOUBLE)"),
     "date": Storage(
         "date",
         "date",
-        export="({c} - date '1970-01-01')",  # a day count: java.sql.Date would bend days before 1582
-        restore="date_add(DATE'1970-01-01', {c})",
+        wire="date",
+        export="({c} - date '1970-01-01')",
         load="DATE '1970-01-01' + CAST({c} AS INTEGER)",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
         cannot_hold=_INFINITE,
@@ -59,8 +61,8 @@ NATIVE: dict[str, Storage] = {
     "timestamp": Storage(
         "timestamp",
         "timestamp",
+        wire="timestamp",
         export=_MICROS,
-        restore="CAST(timestamp_micros({c}) AS TIMESTAMP_NTZ)",
         load="make_timestamp(CAST({c} AS BIGINT))",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
         cannot_hold=_TOO_LATE,
@@ -68,8 +70,8 @@ NATIVE: dict[str, Storage] = {
     "timestamptz": Storage(
         "timestamp",
         "timestamptz",
+        wire="timestamp",
         export=_MICROS,
-        restore="timestamp_micros({c})",
         load="make_timestamptz(CAST({c} AS BIGINT))",
         # By way of the microseconds: a cast to TIMESTAMP goes through a double and is wrong after the year 287396.
         text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' "
@@ -77,12 +79,13 @@ NATIVE: dict[str, Storage] = {
         "ELSE replace(CAST(make_timestamp(epoch_us({c})) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
         cannot_hold=_TOO_LATE,
     ),
-    "uuid": Storage("uuid", "uuid", export="{c}::text", load="CAST({c} AS UUID)"),
-    "bytea": Storage("bytea", "binary", text="'\\x' || lower(hex({c}))", load="unhex(substr({c}, 3))"),
+    "uuid": Storage("uuid", "uuid", wire="uuid", export="{c}::text", load="CAST({c} AS UUID)"),
+    "bytea": Storage("bytea", "binary", wire="bytes", text="'\\x' || lower(hex({c}))", load="unhex(substr({c}, 3))"),
     "text": Storage("text", "string", text="{c}"),
     "varchar": Storage("text", "string", text="{c}"),
     "name": Storage("text", "string", export="{c}::text", text="{c}"),
-    "bpchar": Storage("char(n)", "string", export="{c}::text", text="{c}"),  # blanks dropped; bpcharin pads again
+    # Blanks are dropped; bpcharin pads again.
+    "bpchar": Storage("char(n)", "string", copied="{c}::text", export="{c}::text", text="{c}"),
 }
 
 

@@ -1,25 +1,33 @@
-"""Copying one leaf into Iceberg: every task reads its own pages at one exported snapshot."""
+"""Copying one leaf into Iceberg: every task reads its own pages at one exported snapshot and writes its own files."""
 
 from __future__ import annotations
 
+import math
+import re
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from psycopg.sql import Identifier
 
-from frostline.catalog.database import session_sql
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import OperationError
-from frostline.lake.catalog import address, identifier
-from frostline.lake.layout import OPERATION
+from frostline.errors import FrostlineError, OperationError
+from frostline.lake import catalog as lake
+from frostline.lake import layout, writer
+from frostline.lake.layout import OPERATION, PERIOD
 from frostline.model.tables import Leaf
+from frostline.pipeline import slices
+from frostline.pipeline.decode import Wire
+from frostline.pipeline.slices import Job, Slice, TaskFailed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-PAGES_PER_TASK = 32_768  # 256 MB of heap: one task's sort stays in memory, and one task makes one file
-FETCH_ROWS = 10_000
+# Less than this is not worth a task, and a file, of its own.
+_LEAST_BYTES = 32_000_000
 
 
 @dataclass(frozen=True)
@@ -29,15 +37,25 @@ class Source:
     leaf: Leaf
     snapshot: str  # pg_export_snapshot() of a transaction that stays open
     pages: int
+    bytes: int  # with what is kept out of line
 
 
 def export(spark: SparkSession, settings: Settings, managed: Managed, source: Source, operation: int) -> None:
     """Append the leaf to the Iceberg table in one commit that carries the operation's id."""
-    target = ".".join(_quoted(part) for part in (settings.lake.name, *identifier(managed)))
     try:
-        _read(spark, settings, managed, source).writeTo(target).option(
-            f"snapshot-property.{OPERATION}", str(operation)
-        ).append()
+        table = lake.load(settings, managed)
+        job = Job(
+            dsn=settings.dsn.get_secret_value(),
+            snapshot=source.snapshot,
+            query=_query(managed, source.leaf),
+            columns=_columns(managed),
+            target=writer.target(table, settings.lake.file_size, f"operation-{operation}"),
+        )
+        parts = _slices(source, settings.lake.file_size, spark.sparkContext.defaultParallelism)
+        files = _run(spark, job, parts, operation)
+        lake.append(settings, managed, files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})
+    except FrostlineError:
+        raise
     except Exception as error:
         raise OperationError(
             f"exporting {source.leaf} to the lake failed; the table is as it was",
@@ -46,58 +64,50 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
         ) from error
 
 
-def _read(spark: SparkSession, settings: Settings, managed: Managed, source: Source) -> DataFrame:
-    at = address(settings.dsn.get_secret_value())
-    frame = spark.read.jdbc(
-        url=at.jdbc,
-        table=f"({_query(managed, source.leaf)}) AS leaf",
-        predicates=_slices(source.pages),
-        properties={
-            "driver": "org.postgresql.Driver",
-            "user": at.user,
-            "password": at.password,
-            "fetchsize": str(FETCH_ROWS),
-            "sessionInitStatement": _session(source.snapshot),
-        },
-    )
-    columns = managed.table.stored
-    return frame.selectExpr(
-        *(f"{c.storage.restore.format(c=f'c{c.number}')} AS {_quoted(managed.lake_names[c.name])}" for c in columns)
-    )
+def _run(spark: SparkSession, job: Job, parts: Sequence[Slice], operation: int) -> list[writer.Written]:
+    context, group = spark.sparkContext, f"frostline operation {operation}"
+    context.setJobGroup(group, group, interruptOnCancel=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # PySpark leaves its socket to be found by the collector
+            found = context.parallelize(parts, len(parts)).map(partial(slices.copy, job)).collect()
+    except BaseException:
+        context.cancelJobGroup(group)  # tasks that still run would write files for nothing
+        raise
+    return [file for files in found for file in files]
 
 
 def _query(managed: Managed, leaf: Leaf) -> str:
-    """The leaf's columns under names that need no quoting on the way, and ctid for the slices."""
-    values = [f"{c.storage.export.format(c=_identifier(c.name))} AS c{c.number}" for c in managed.table.stored]
-    return f"SELECT {', '.join(values)}, ctid AS page FROM ONLY {_identifier(leaf.schema, leaf.name)}"
+    values = [f"{c.storage.copied.format(c=_identifier(c.name))} AS c{c.number}" for c in managed.table.stored]
+    return f"SELECT {', '.join(values)} FROM ONLY {_identifier(leaf.schema, leaf.name)}"
 
 
-def _slices(pages: int) -> list[str]:
-    """Page ranges that cover the heap whatever was added to it since: the last has no end."""
-    starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
-    ends = [f" AND page < '({end},0)'::tid" for end in starts[1:]] + [""]
-    return [f"page >= '({start},0)'::tid{end}" for start, end in zip(starts, ends, strict=True)]
-
-
-def _session(snapshot: str) -> str:
-    """First statements of each task's transaction; a snapshot can only be taken before any query."""
-    return (
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
-        f" SET TRANSACTION SNAPSHOT '{snapshot}'; {session_sql(local=True)}"
+def _columns(managed: Managed) -> tuple[Wire, ...]:
+    return tuple(
+        Wire(managed.lake_names[c.name], c.storage.wire, writer.arrow_type(layout.iceberg_type(c.storage.iceberg)))
+        for c in managed.table.stored
     )
+
+
+def _slices(source: Source, file_bytes: int, at_once: int) -> list[Slice]:
+    """Page ranges that cover the heap whatever was added to it since: the last has no end.
+
+    Each is about one file's worth; a leaf of fewer files than Spark runs tasks is cut further, though not too far.
+    """
+    count = max(math.ceil(source.bytes / file_bytes), min(at_once, source.bytes // _LEAST_BYTES), 1)
+    pages = max(math.ceil(source.pages / count), 1)
+    starts = list(range(0, max(source.pages, 1), pages))
+    return [Slice(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def _identifier(*names: str) -> str:
     return Identifier(*names).as_string(None)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _cause(error: Exception) -> str:
     """The innermost reason of a Spark failure, one line."""
-    lines = [
-        line for line in str(error).splitlines() if "ERROR:" in line or "Caused by" in line or "Exception:" in line
-    ]
-    return (lines[-1] if lines else str(error).splitlines()[0]).strip()
+    text = str(error)
+    if task := re.search(rf"{TaskFailed.__name__}: (.+)", text):
+        return task[1]
+    lines = [line for line in text.splitlines() if "ERROR:" in line or "Caused by" in line or "Exception:" in line]
+    return (lines or text.splitlines() or [type(error).__name__])[-1].strip()

@@ -39,5 +39,5 @@ def test_values_without_a_form_in_iceberg_are_looked_for() -> None:
 
 def test_expressions_take_a_column_with_braces_in_its_name() -> None:
     for kept in (*NATIVE.values(), TEXT_FORM):
-        for expression in (kept.export, kept.restore, kept.text):
+        for expression in (kept.copied, kept.export, kept.text):
             assert '"a{b}"' in expression.format(c='"a{b}"')

@@ -61,7 +61,9 @@ def _copy(
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         row = reader.execute(
-            "SELECT pg_export_snapshot(), pg_relation_size(%s::regclass) / 8192", (leaf.oid,)
+            "SELECT pg_export_snapshot(), pg_relation_size(t.oid) / current_setting('block_size')::int,"
+            " pg_table_size(t.oid) FROM pg_class t WHERE t.oid = %s",
+            (leaf.oid,),
         ).fetchone()
         assert row is not None
         check_values(reader, managed, SQL("ONLY {}").format(Identifier(leaf.schema, leaf.name)))
@@ -69,7 +71,7 @@ def _copy(
         # lake: a synchronous commit after it flushes theirs too.
         connection.execute("UPDATE frostline.operations SET rows = NULL WHERE id = %s", (operation.id,))
         reached("export.snapshot")
-        pipeline.export(spark, settings, managed, pipeline.Source(leaf, row[0], row[1]), operation.id)
+        pipeline.export(spark, settings, managed, pipeline.Source(leaf, *row), operation.id)
         reached("export.commit")
         reader.rollback()
 

@@ -1,0 +1,264 @@
+"""Rows becoming Parquet files of an Iceberg table: sorted by its key, one partition a file, with their metrics.
+
+Rows are collected until they are as large as a file may be in memory, sorted, and written. So the memory a writer
+needs does not depend on how many rows it gets. Nothing here knows Spark; the files belong to no snapshot until
+`catalog.append` commits them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType, UUIDType
+
+from frostline.lake.layout import ROWS_PER_GROUP
+from frostline.lake.metrics import Column, Metrics
+from frostline.lake.partitions import values as partition_values
+
+# Rows that are put in order and encoded at a time.
+_ROWS_AT_ONCE = 8 * ROWS_PER_GROUP
+_COMPRESSION_LEVEL = 3
+# One byte a row: of twenty row groups without the value, one is decoded for nothing.
+_FALSE_POSITIVES = 0.05
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "uuid": pa.binary(16),
+    "binary": pa.binary(),
+    "string": pa.string(),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """All a writer needs to know of a table, in a form that can be sent to another machine."""
+
+    schema: Schema
+    spec: PartitionSpec
+    sorted_by: tuple[str, ...]
+    location: str
+    properties: Mapping[str, str]
+    io: Mapping[str, str]  # of the catalog, and what it may have handed out for this table: storage and credentials
+    file_bytes: int  # rows of this size, in memory, make a file
+    prefix: str  # of the files' names, to tell whose they are
+
+
+@dataclass(frozen=True)
+class Written:
+    """A complete file and what a manifest says about it."""
+
+    path: str
+    size: int
+    rows: int
+    partition: tuple[int, ...]
+    split_offsets: tuple[int, ...]
+    metrics: Mapping[str, Any]
+
+
+def target(table: IcebergTable, file_bytes: int, prefix: str) -> Target:
+    order = table.sort_order()
+    return Target(
+        schema=table.schema(),
+        spec=table.spec(),
+        sorted_by=tuple(table.schema().find_field(part.source_id).name for part in order.fields),
+        location=table.location(),
+        properties=dict(table.properties),
+        io=dict(table.io.properties),
+        file_bytes=file_bytes,
+        prefix=prefix,
+    )
+
+
+def arrow_type(type_: IcebergType) -> pa.DataType:
+    """The Arrow type that holds exactly the values of an Iceberg one."""
+    if isinstance(type_, DecimalType):
+        return pa.decimal128(type_.precision, type_.scale)
+    return _ARROW[str(type_)]
+
+
+@dataclass
+class Writer:
+    """Takes batches of a table's columns, in the schema's order and of its Arrow types, and leaves files."""
+
+    target: Target
+    written: list[Written] = field(default_factory=list)
+    _collected: list[list[pa.Array]] = field(default_factory=list)  # per column
+    _bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._io: FileIO = load_file_io(dict(self.target.io), self.target.location)
+        self._locations = load_location_provider(self.target.location, dict(self.target.properties))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._collected = self._collected or [[] for _ in batch.columns]
+        for arrays, array in zip(self._collected, batch.columns, strict=True):
+            arrays.append(array)
+        self._bytes += batch.nbytes
+        if self._bytes >= self.target.file_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been collected."""
+        collected, self._collected, self._bytes = self._collected, [], 0
+        if not collected:
+            return
+        names = [column.name for column in self.target.schema.fields]
+        table = pa.table([_joined(arrays) for arrays in collected], names=names)
+        for partition, rows in self._partitions(table):
+            self._write(table, partition, rows)
+
+    def discard(self) -> None:
+        """Remove what was written: nobody is going to refer to it."""
+        for file in self.written:
+            with contextlib.suppress(OSError):
+                self._io.delete(file.path)
+
+    def _partitions(self, table: pa.Table) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """The rows of each partition in the order of the key; None: all rows, as they stand."""
+        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.target.sorted_by]).to_numpy()
+        if not self.target.spec.fields:
+            yield (), _unless_in_order(order)
+            return
+        part = self.target.spec.fields[0]
+        source = self.target.schema.find_field(part.source_id)
+        values = partition_values(part.transform, source.field_type, table[source.name])
+        least, greatest = values.min(), values.max()
+        if least == greatest:
+            yield (int(least),), _unless_in_order(order)
+            return
+        in_order = values[order]
+        for value in np.unique(values):
+            yield (int(value),), order[in_order == value]
+
+    def _write(self, table: pa.Table, partition: tuple[int, ...], rows: Any) -> None:
+        count = table.num_rows if rows is None else len(rows)
+        path = self._path(partition)
+        metrics = Metrics({c.field_id: Column(_primitive(c)) for c in self.target.schema.fields})
+        output = self._io.new_output(path)
+        try:
+            with (
+                output.create() as stream,
+                pq.ParquetWriter(stream, self._file_schema(), **self._options(table, rows, count)) as writer,
+            ):
+                for start in range(0, count, _ROWS_AT_ONCE):
+                    part = _in_order(table, rows, start, min(start + _ROWS_AT_ONCE, count))
+                    metrics.add(part)
+                    writer.write_table(self._with_ids(part), row_group_size=ROWS_PER_GROUP)
+                writer.close()
+                footer = writer.writer.metadata
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._io.delete(path)
+            raise
+        self.written.append(self._described(path, len(output), partition, footer, metrics))
+
+    def _path(self, partition: tuple[int, ...]) -> str:
+        name = f"{self.target.prefix}-{uuid.uuid4().hex}.parquet"
+        if partition:
+            part = self.target.spec.fields[0]
+            source = self.target.schema.find_field(part.source_id).field_type
+            value = part.transform.to_human_string(part.transform.result_type(source), partition[0])
+            name = f"{part.name}={value}/{name}"
+        return self._locations.new_data_location(name)
+
+    def _file_schema(self) -> pa.Schema:
+        return pa.schema(
+            pa.field(
+                column.name,
+                _in_file(column.field_type),
+                nullable=not column.required,
+                metadata={b"PARQUET:field_id": str(column.field_id).encode()},
+            )
+            for column in self.target.schema.fields
+        )
+
+    def _with_ids(self, table: pa.Table) -> pa.Table:
+        arrays = [
+            chunks.cast(_in_file(column.field_type)) if isinstance(column.field_type, UUIDType) else chunks
+            for column, chunks in zip(self.target.schema.fields, table.columns, strict=True)
+        ]
+        return pa.table(arrays, schema=self._file_schema())
+
+    def _options(self, table: pa.Table, rows: Any, count: int) -> dict[str, Any]:
+        middle = max(count // 2 - ROWS_PER_GROUP // 2, 0)
+        sample = _in_order(table, rows, middle, min(middle + ROWS_PER_GROUP, count))
+        distinct = min(ROWS_PER_GROUP, count)
+        return {
+            "compression": "zstd",
+            "compression_level": _COMPRESSION_LEVEL,
+            "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
+            "bloom_filter_options": {
+                name: {"ndv": distinct, "fpp": _FALSE_POSITIVES} for name in self._looked_up(table)
+            },
+            "store_decimal_as_integer": True,  # as Iceberg wants them
+            "store_schema": False,
+        }
+
+    def _looked_up(self, table: pa.Table) -> list[str]:
+        """Columns of the key that rows are asked for by one value; of time, a range is asked for."""
+        periods = {self.target.schema.find_field(part.source_id).name for part in self.target.spec.fields}
+        return [
+            name for name in self.target.sorted_by if name not in periods and not pa.types.is_boolean(table[name].type)
+        ]
+
+    def _described(
+        self, path: str, size: int, partition: tuple[int, ...], footer: pq.FileMetaData, metrics: Metrics
+    ) -> Written:
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for position, column in enumerate(self.target.schema.fields):
+            metrics.sizes[column.field_id] = sum(group.column(position).total_compressed_size for group in groups)
+        offsets = tuple(_offset(group.column(0)) for group in groups)
+        return Written(path, size, footer.num_rows, partition, offsets, metrics.entries())
+
+
+def _primitive(column: NestedField) -> PrimitiveType:
+    assert isinstance(column.field_type, PrimitiveType)  # the map of types has no other
+    return column.field_type
+
+
+def _in_file(type_: IcebergType) -> pa.DataType:
+    return pa.uuid() if isinstance(type_, UUIDType) else arrow_type(type_)
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    """One array, for taking rows in order from many would join them each time; the parts are let go."""
+    joined = pa.chunked_array(arrays).combine_chunks()
+    arrays.clear()
+    return joined
+
+
+def _unless_in_order(order: Any) -> Any:
+    """None for rows that stand in order already, as they mostly do: then none has to be moved."""
+    return None if (order[1:] > order[:-1]).all() else order
+
+
+def _in_order(table: pa.Table, rows: Any, start: int, end: int) -> pa.Table:
+    return table.slice(start, end - start) if rows is None else table.take(pa.array(rows[start:end]))
+
+
+def _repetitive(column: pa.ChunkedArray) -> bool:
+    """Whether a dictionary makes a row group of the column smaller."""
+    return bool(2 * pc.count_distinct(column).as_py() < len(column))
+
+
+def _offset(column: pq.ColumnChunkMetaData) -> int:
+    return int(column.dictionary_page_offset or column.data_page_offset)
