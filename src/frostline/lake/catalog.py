@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
@@ -131,16 +131,14 @@ def load(settings: Settings, managed: Managed) -> IcebergTable:
 
 
 def append(settings: Settings, managed: Managed, files: Sequence[Written], properties: Mapping[str, str]) -> None:
-    """One commit that adds these files, if the head is still the registry's snapshot."""
+    """One commit that adds these files, unless the head is no longer the registry's snapshot: then none."""
     with opened(settings) as catalog:
         table = catalog.load_table(identifier(managed))
         head = table.current_snapshot()
         if (head.snapshot_id if head is not None else None) != managed.snapshot_id:
-            raise LakeError(
-                f"another program has written to {'.'.join(identifier(managed))} meanwhile; nothing was added to it",
-                hint="run the same command again",
-            )
+            return
         with (
+            suppress(CommitFailedException),  # somebody else was faster by a moment
             table.transaction() as transaction,
             transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as added,
         ):

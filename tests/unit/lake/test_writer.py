@@ -1,0 +1,140 @@
+"""Files of a table: sorted, of one partition, as large as asked for, and described truly."""
+
+from __future__ import annotations
+
+import random
+import struct
+import uuid
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import MonthTransform
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType, UUIDType
+
+from frostline.lake.writer import Target, Writer, Written, arrow_type
+
+SCHEMA = Schema(
+    NestedField(7, "id", LongType(), required=True),
+    NestedField(3, "ts", TimestamptzType(), required=True),
+    NestedField(4, "u", UUIDType(), required=False),
+    NestedField(5, "kind", StringType(), required=False),
+    NestedField(9, "price", DecimalType(12, 2), required=False),
+)
+SPEC = PartitionSpec(PartitionField(3, 1000, MonthTransform(), "period"))
+DAY = 86_400_000_000
+JANUARY = 18_262 * DAY  # 2020-01-01
+
+
+def target(directory: Path, file_bytes: int = 2**30) -> Target:
+    return Target(
+        SCHEMA, SPEC, ("id", "ts"), f"file://{directory}", {}, {}, file_bytes=file_bytes, prefix="operation-5"
+    )
+
+
+def rows(count: int, first: int = 0) -> pa.RecordBatch:
+    """Two days apart each, so that some are of January and some of February; in no order."""
+    numbers = list(range(first, first + count))
+    random.Random(1).shuffle(numbers)
+    arrays = [
+        numbers,
+        [JANUARY + n % 30 * 2 * DAY for n in numbers],
+        [None if n % 7 == 0 else uuid.UUID(int=n).bytes for n in numbers],
+        [f"kind {n % 5}" for n in numbers],
+        [None] * count,
+    ]
+    types = [arrow_type(column.field_type) for column in SCHEMA.fields]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, type_) for values, type_ in zip(arrays, types, strict=True)],
+        names=[column.name for column in SCHEMA.fields],
+    )
+
+
+def write(directory: Path, *batches: pa.RecordBatch, file_bytes: int = 2**30) -> list[Written]:
+    writer = Writer(target(directory, file_bytes))
+    for one in batches:
+        writer.add(one)
+    writer.flush()
+    return writer.written
+
+
+def table(file: Written) -> Any:
+    return pq.read_table(file.path.removeprefix("file://"), partitioning=None)
+
+
+def test_each_partition_has_a_file_sorted_by_the_key_and_no_row_is_lost(tmp_path: Path) -> None:
+    files = write(tmp_path, rows(40_000), rows(30_000, 40_000))
+    assert [file.partition for file in files] == [(600,), (601,)]
+    assert [Path(file.path).parent.name for file in files] == ["period=2020-01", "period=2020-02"]
+    found: list[int] = []
+    for file in files:
+        ids = table(file)["id"].to_pylist()
+        assert ids == sorted(ids)
+        assert file.rows == len(ids)
+        found += ids
+    assert sorted(found) == list(range(70_000))
+    assert Path(files[0].path).name.startswith("operation-5-")
+
+
+def test_files_carry_field_ids_uuids_row_groups_and_bloom_filters(tmp_path: Path) -> None:
+    (file, _) = write(tmp_path, rows(70_000))
+    path = file.path.removeprefix("file://")
+    engine = duckdb.connect()
+    schema = engine.execute(
+        "SELECT name, field_id, logical_type FROM parquet_schema(?) WHERE field_id IS NOT NULL", [path]
+    ).fetchall()
+    assert [(name, number) for name, number, _ in schema] == [(c.name, c.field_id) for c in SCHEMA.fields]
+    assert "UUID" in schema[2][2]
+    groups = engine.execute(
+        "SELECT row_group_num_rows, bloom_filter_offset IS NOT NULL, compression FROM parquet_metadata(?)"
+        " WHERE path_in_schema = 'id'",
+        [path],
+    ).fetchall()
+    assert groups[0] == (16_384, True, "ZSTD")
+    assert sum(count for count, _, _ in groups) == file.rows
+    assert engine.execute("SELECT u FROM read_parquet(?) WHERE id = 2", [path]).fetchone() == (uuid.UUID(int=2),)
+    assert Path(path).stat().st_size == file.size
+    assert len(file.split_offsets) == len(groups)
+
+
+def test_the_manifest_s_entry_says_what_is_in_the_file(tmp_path: Path) -> None:
+    (file, _) = write(tmp_path, rows(600))
+    found = table(file)
+    assert file.metrics["value_counts"] == dict.fromkeys((7, 3, 4, 5, 9), file.rows)
+    assert file.metrics["null_value_counts"] == {c.field_id: found[c.name].null_count for c in SCHEMA.fields}
+    ids = found["id"].to_pylist()
+    assert file.metrics["lower_bounds"][7] == struct.pack("<q", min(ids))
+    assert file.metrics["upper_bounds"][7] == struct.pack("<q", max(ids))
+    assert file.metrics["lower_bounds"][5] == b"kind 0"
+    assert 9 not in file.metrics["lower_bounds"]
+    assert all(size > 0 for size in file.metrics["column_sizes"].values())
+
+
+def test_a_writer_holds_no_more_than_one_file_s_rows(tmp_path: Path) -> None:
+    one = rows(1000)
+    files = write(tmp_path, *[rows(1000, 1000 * n) for n in range(10)], file_bytes=2 * one.nbytes)
+    assert len(files) == 10  # five times two months
+    assert sum(file.rows for file in files) == 10_000
+
+
+def test_what_was_discarded_is_gone(tmp_path: Path) -> None:
+    writer = Writer(target(tmp_path))
+    writer.add(rows(10))
+    writer.flush()
+    assert list(tmp_path.rglob("*.parquet"))
+    writer.discard()
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_file_that_cannot_be_finished_is_not_left_behind(tmp_path: Path) -> None:
+    writer = Writer(target(tmp_path))
+    broken = rows(10).set_column(0, "id", pa.array([None] * 10, pa.int64()))  # the key is required
+    writer.add(broken)
+    with pytest.raises(Exception):  # noqa: B017, PT011  Arrow's own
+        writer.flush()
+    assert not list(tmp_path.rglob("*.parquet"))
