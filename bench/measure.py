@@ -16,11 +16,12 @@ class Result:
     """One claim, measured: a ratio per round, and what it should be."""
 
     claim: str
-    ours: float  # seconds, median
+    ours: float  # median
     baseline: float
     ratios: Sequence[float]
-    target: float
+    target: float | None  # None: for information
     at_least: bool  # else: at most
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
@@ -34,10 +35,14 @@ class Result:
 
     @property
     def met(self) -> bool:
+        if self.target is None:
+            return True
         return self.ratio >= self.target if self.at_least else self.ratio <= self.target
 
     @property
     def wanted(self) -> str:
+        if self.target is None:
+            return "-"
         return f"{'at least' if self.at_least else 'at most'} {self.target:g}"
 
 
@@ -63,7 +68,7 @@ def speed(claim: str, times: Times, ours: str, baseline: str, target: float) -> 
     return Result(claim, statistics.median(times[ours]), statistics.median(times[baseline]), ratios, target, True)
 
 
-def cost(claim: str, ours: Sequence[float], allowed: Sequence[float], target: float) -> Result:
+def cost(claim: str, ours: Sequence[float], allowed: Sequence[float], target: float | None, unit: str = "s") -> Result:
     """How much of what is allowed it takes, to be at most the target."""
     ratios = [a / b for a, b in zip(ours, allowed, strict=True)]
-    return Result(claim, statistics.median(ours), statistics.median(allowed), ratios, target, False)
+    return Result(claim, statistics.median(ours), statistics.median(allowed), ratios, target, False, unit)

@@ -26,8 +26,9 @@ def bars(title: str, results: Sequence[Result]) -> str:
 
 
 def _bar(result: Result, top: int) -> str:
-    scale = (_WIDTH - _LEFT - 90) / max(result.ratio, result.target, result.spread[1])
-    ratio, target = _LEFT + result.ratio * scale, _LEFT + result.target * scale
+    wanted = result.ratio if result.target is None else result.target
+    scale = (_WIDTH - _LEFT - 90) / max(result.ratio, wanted, result.spread[1])
+    ratio, target = _LEFT + result.ratio * scale, _LEFT + wanted * scale
     low, high = (_LEFT + value * scale for value in result.spread)
     middle = top + _BAR / 2
     return (

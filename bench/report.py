@@ -21,9 +21,10 @@ Sections = Mapping[str, tuple[str, Sequence[Result]]]  # by name: title and resu
 def line(result: Result) -> str:
     low, high = result.spread
     verdict = "met" if result.met else "MISSED"
+    wanted = "" if result.target is None else f", {result.wanted}: {verdict}"
     return (
-        f"  {result.claim:<60} {result.ratio:6.2f} ({low:.2f} to {high:.2f}), {result.wanted}: {verdict};"
-        f" {_time(result.ours)} against {_time(result.baseline)}"
+        f"  {result.claim:<60} {result.ratio:6.2f} ({low:.2f} to {high:.2f}){wanted};"
+        f" {_amount(result, result.ours)} against {_amount(result, result.baseline)}"
     )
 
 
@@ -51,14 +52,17 @@ def _table(results: Sequence[Result]) -> str:
 
 def _row(result: Result) -> str:
     low, high = result.spread
+    verdict = "" if result.target is None else "met" if result.met else "**missed**"
     return (
         f"| {result.claim} | {result.ratio:.2f} | {low:.2f} to {high:.2f} | {result.wanted} |"
-        f" {'met' if result.met else '**missed**'} | {_time(result.ours)} | {_time(result.baseline)} |"
+        f" {verdict} | {_amount(result, result.ours)} | {_amount(result, result.baseline)} |"
     )
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.2f} ms"
+def _amount(result: Result, value: float) -> str:
+    if result.unit != "s":
+        return f"{value:,.0f} {result.unit}"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.2f} ms"
 
 
 def _machine() -> str:

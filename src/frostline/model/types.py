@@ -40,6 +40,13 @@ _OUTPUT = "frostline.output({c})"
 TEXT_FORM = Storage("text form", "string", copied=_OUTPUT, export=_OUTPUT, text="{c}")
 _DECIMAL = Storage("numeric", "decimal", copied="{c}::text", cannot_hold="{c} = 'NaN'")
 
+# Names of things may change their meaning: what is kept is which thing it is, and input takes its number as well.
+_REFERENCE = Storage("reference", "long", wire="oid", export="{c}::oid::bigint", load="CAST({c} AS BIGINT)")
+REFERENCES = (
+    *("regclass", "regcollation", "regconfig", "regdictionary", "regnamespace", "regoper", "regoperator", "regproc"),
+    *("regprocedure", "regrole", "regtype"),
+)
+
 # Keyed by pg_type.typname in pg_catalog.
 NATIVE: dict[str, Storage] = {
     "bool": Storage("boolean", "boolean", wire="bool", load="CAST({c} AS BOOLEAN)"),
@@ -86,7 +93,41 @@ NATIVE: dict[str, Storage] = {
     "name": Storage("text", "string", export="{c}::text", text="{c}"),
     # Blanks are dropped; bpcharin pads again.
     "bpchar": Storage("char(n)", "string", copied="{c}::text", export="{c}::text", text="{c}"),
+    **dict.fromkeys(REFERENCES, _REFERENCE),
 }
+
+# The other built-in types a column can have, each kept as text.
+AS_TEXT = (
+    *("bit", "box", "char", "cid", "cidr", "circle", "datemultirange", "daterange", "inet", "int2vector"),
+    *("int4multirange", "int4range", "int8multirange", "int8range", "interval", "json", "jsonb", "jsonpath", "line"),
+    *("lseg", "macaddr", "macaddr8", "nummultirange", "numrange", "oidvector", "path", "pg_lsn", "pg_snapshot"),
+    *("point", "polygon", "refcursor", "tid", "time", "timetz", "tsmultirange", "tsquery", "tsrange"),
+    *("tstzmultirange", "tstzrange", "tsvector", "txid_snapshot", "varbit", "xid", "xid8", "xml"),
+)
+
+# Of a type's values in text form, those that are not to be kept.
+_HIGH_BYTE = replace(TEXT_FORM, cannot_hold="{c}::int < 0")  # before 16 it prints half a character
+
+_NO_INPUT = "Postgres itself cannot read it back from its text"
+# Built-in types a column can have and we do not keep, and why; a table that has one is refused.
+REFUSED: dict[str, str] = {
+    "money": "its text means another amount to a session with another lc_monetary; numeric does not",
+    "aclitem": "it is kept by the names of roles, which may come to mean others",
+    **dict.fromkeys(
+        (
+            *("gtsvector", "pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "pg_dependencies", "pg_mcv_list"),
+            *("pg_ndistinct", "pg_node_tree"),
+        ),
+        _NO_INPUT,
+    ),
+}
+
+
+def refused(typname: str, *, inside: bool) -> str | None:
+    """Why a built-in type cannot be kept, in a column of its own or inside an array, composite or range."""
+    if inside and typname in REFERENCES:
+        return "inside another type it is kept by name, which may come to mean another thing"
+    return REFUSED.get(typname)
 
 
 def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
@@ -100,6 +141,8 @@ def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
             return TEXT_FORM
         kept = f"decimal({decimal[0]}, {decimal[1]})"
         return replace(_DECIMAL, iceberg=kept, load=f"CAST({{c}} AS {kept})")
+    if typname == "char":
+        return _HIGH_BYTE
     return NATIVE.get(typname, TEXT_FORM)
 
 

@@ -11,6 +11,7 @@ from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.names import DELTA_COLUMNS
 from frostline.model.bounds import KEY_TYPES
+from frostline.tiering.kept import unkept
 
 # Two equal keys of these families always have equal lake values, so a key can be found in the lake.
 _KEY_FAMILIES = ("integer", "date", "timestamp", "uuid", "text", "char(n)", "bytea", "boolean", "numeric")
@@ -80,6 +81,8 @@ def _key(connection: Connection, oid: int) -> Iterator[Objection]:
         yield Objection(
             "it has no primary key, so a cold row has no identity", "add a primary key that includes the partition key"
         )
+    for what, why in unkept(connection, oid):
+        yield Objection(f"{what}, which the lake cannot keep: {why}", "use another type")
     for column in describe.columns(connection, oid):
         if column.name in DELTA_COLUMNS:
             yield Objection(f"a column is called {column.name}, a name Frostline needs", "rename that column")

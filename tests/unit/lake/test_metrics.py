@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import (
@@ -40,6 +40,7 @@ def between(type_: PrimitiveType, array: Any) -> tuple[Any, Any]:
     return (lower and from_bytes(type_, lower)), (upper and from_bytes(type_, upper))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=0, max_size=20), min_size=1, max_size=5))
 def test_no_text_is_outside_its_bounds(texts: list[str]) -> None:
     lower, upper = column(StringType(), pa.array(texts)).bounds()
@@ -62,6 +63,7 @@ def test_a_long_text_gets_a_short_upper_bound(text: str, upper: str | None) -> N
     assert upper_text(text) == upper
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=0, max_size=20), min_size=1, max_size=5))
 def test_no_bytes_are_outside_their_bounds(values: list[bytes]) -> None:
     lower, upper = column(BinaryType(), pa.array(values, pa.binary())).bounds()
@@ -75,6 +77,7 @@ def java(raw: bytes) -> tuple[int, ...]:
     return struct.unpack(">qq", raw)
 
 
+@settings(deadline=None)
 @given(st.lists(st.uuids().map(lambda u: u.bytes), min_size=1, max_size=4))
 def test_no_uuid_is_outside_its_bounds_in_the_order_of_bytes_or_of_java(values: list[bytes]) -> None:
     lower, upper = column(UUIDType(), pa.array(values, pa.binary(16))).bounds()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.transforms import (
     DayTransform,
@@ -29,6 +29,7 @@ def found(transform: Transform[Any, Any], type_: IcebergType, array: Any) -> lis
 
 
 @pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform(), HourTransform()])
+@settings(deadline=None)
 @given(moments=st.lists(_MOMENTS, min_size=1, max_size=5))
 def test_moments(transform: Transform[Any, Any], moments: list[int]) -> None:
     one = transform.transform(TimestamptzType())
@@ -37,12 +38,14 @@ def test_moments(transform: Transform[Any, Any], moments: list[int]) -> None:
 
 
 @pytest.mark.parametrize("transform", [YearTransform(), MonthTransform(), DayTransform()])
+@settings(deadline=None)
 @given(days=st.lists(st.integers(-719_162, 2_932_896), min_size=1, max_size=5))
 def test_dates(transform: Transform[Any, Any], days: list[int]) -> None:
     one = transform.transform(DateType())
     assert found(transform, DateType(), pa.array(days, pa.int32()).view(pa.date32())) == [one(day) for day in days]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=5), st.integers(1, 2**31 - 1))
 def test_widths(numbers: list[int], width: int) -> None:
     one: Callable[[int], int] = TruncateTransform(width).transform(LongType())  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frostline.pipeline.decode import BadCopy, Wire, batch
@@ -73,6 +73,7 @@ def same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and found == wanted
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_value_comes_out_as_it_went_in(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=6))

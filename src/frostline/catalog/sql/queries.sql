@@ -420,3 +420,29 @@ JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespa
 JOIN pg_proc f ON f.oid = t.tgfoid
 WHERE f.pronamespace = 'frostline_delta'::regnamespace AND f.proname = ANY (%(functions)s::text[])
 ORDER BY 1;
+
+-- name: types_within
+-- Every built-in type in a table's columns, however deep: under domains, and inside arrays, composites and ranges.
+WITH RECURSIVE part (attname, typid, inside) AS (
+    SELECT a.attname, a.atttypid, false
+    FROM pg_attribute a
+    WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
+    UNION
+    SELECT p.attname, x.typid, p.inside OR t.typtype <> 'd'
+    FROM part p
+    JOIN pg_type t ON t.oid = p.typid
+    CROSS JOIN LATERAL (
+        SELECT t.typbasetype WHERE t.typtype = 'd'
+        UNION ALL
+        SELECT t.typelem WHERE t.typsubscript = 'array_subscript_handler'::regproc
+        UNION ALL
+        SELECT c.atttypid FROM pg_attribute c
+        WHERE t.typtype = 'c' AND c.attrelid = t.typrelid AND c.attnum > 0 AND NOT c.attisdropped
+        UNION ALL
+        SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+    ) x (typid)
+)
+SELECT DISTINCT p.attname, t.typname, p.inside
+FROM part p
+JOIN pg_type t ON t.oid = p.typid AND t.typnamespace = 'pg_catalog'::regnamespace
+ORDER BY 1, 2, 3;
