@@ -77,10 +77,8 @@ def test_every_type_reads_back_exactly_from_the_lake(any_world: World) -> None:
     assert kinds == {"events_01": "f", "events_02": "f"}
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("d", "infinity"), ("tn", "294276-12-31 00:00:00"), ("tn", "-infinity"), ("n", "NaN")]
-)
-def test_a_value_iceberg_cannot_hold_stops_the_period_and_names_the_row(world: World, column: str, value: str) -> None:
+def test_a_value_iceberg_cannot_hold_stops_the_period_and_the_next_run_goes_on(world: World) -> None:
+    column, value = "tn", "294276-12-31 00:00:00"
     world.run(EVERY_TYPE)
     world.run(f"UPDATE public.events SET {column} = '{value}' WHERE ts = '2020-02-10'")
     world.register("public.events")
