@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +18,8 @@ from frostline.lake.catalog import address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_NO_NETWORK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
 @contextmanager
@@ -55,8 +59,7 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
             "spark.jars": ",".join(str(jar) for jar in jars),
             "spark.driver.memory": settings.spark.memory,
             "spark.driver.extraJavaOptions": java,
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
+            **(_NO_NETWORK if _in_this_process(settings) else {}),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -66,12 +69,26 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
             builder = builder.config(key, value)
         with _stderr_to(log / "spark-jvm.log"):
             try:
-                return builder.getOrCreate()
+                session = builder.getOrCreate()
+                if not _in_this_process(settings):
+                    _ship(session, settings)
+                return session
             except Exception as error:
                 raise SetupError(
                     f"Spark did not start: {str(error).splitlines()[0]}",
                     hint=f"its own words are in {log / 'spark-jvm.log'}",
                 ) from error
+
+
+def _in_this_process(settings: Settings) -> bool:
+    return re.match(r"local(\[|$)", settings.spark.master) is not None
+
+
+def _ship(session: SparkSession, settings: Settings) -> None:
+    """Send this package to the executors; what it imports must be installed there."""
+    package = Path(str(resources.files("frostline")))
+    archive = settings.local.dir.absolute() / "executors" / "frostline"  # they fetch it when they start, so it stays
+    session.sparkContext.addPyFile(shutil.make_archive(str(archive), "zip", package.parent, package.name))
 
 
 def stop(session: SparkSession) -> None:
