@@ -1,0 +1,235 @@
+"""Archive runs as processes that can be killed: forked from a warm one, on a Spark that outlives them.
+
+As a program: `archiver.py host` keeps a Spark, `archiver.py fork` forks a run for every line it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from frostline import config, faults
+from frostline.config import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT = 90.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: killed, failed with an error, or done."""
+
+    killed: bool
+    error: str | None
+    archived: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return not self.killed and self.error is None
+
+
+def _program(what: str, settings: Settings) -> subprocess.Popen[str]:
+    given = {config.env_name(key): value for key, value in _values(settings).items()}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(config.ENV_PREFIX)}
+    path = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.Popen(
+        [sys.executable, __file__, what],
+        env={**kept, **given, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _values(settings: Settings) -> dict[str, str]:
+    return {
+        "dsn": settings.dsn.get_secret_value(),
+        "local.dir": str(settings.local.dir),
+        "lake.warehouse": settings.warehouse,
+        "archive.lock_patience": str(settings.archive.lock_patience),
+    }
+
+
+@dataclass
+class SparkHost:
+    """A Spark in a process of its own."""
+
+    settings: Settings
+    _process: subprocess.Popen[str] | None = None
+    _where: dict[str, str] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Start without waiting for it."""
+        if self._process is None:
+            self._process = _program("host", self.settings)
+
+    def where(self) -> dict[str, str]:
+        """The variables by which a run finds it."""
+        self.begin()
+        if not self._where:
+            assert self._process is not None
+            assert self._process.stdout is not None
+            self._where = json.loads(self._process.stdout.readline())
+        return {name: value for name, value in self._where.items() if name != "pid"}
+
+    @property
+    def pid(self) -> int:
+        self.where()
+        return int(self._where["pid"])
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            _close(self._process)
+        self._process, self._where = None, {}
+
+
+@dataclass
+class Forks:
+    """A warm process that forks one run after the other."""
+
+    settings: Settings
+    _process: subprocess.Popen[str] | None = None
+
+    def start(self, table: str, spark: dict[str, str], socket: Path) -> int:
+        """Begin a run and return its process id."""
+        if self._process is None:
+            self._process = _program("fork", self.settings)
+        assert self._process.stdin is not None
+        order = {"table": table, "env": {**spark, faults.VARIABLE: str(socket)}}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._answer()["pid"])
+
+    def wait(self) -> Ended:
+        found = self._answer()
+        return Ended(found["killed"], found["error"], tuple(found["archived"]), tuple(found["said"]))
+
+    def end(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            _close(self._process)
+        self._process = None
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+def _host() -> None:
+    """Start Spark, say where, and wait to be killed."""
+    from frostline.local import artifacts
+    from frostline.pipeline import session
+    from frostline.report import Silent
+
+    settings = config.load().settings
+    spark = session.start(settings, artifacts.fetch(settings, report=Silent()).jars)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    where = {
+        "PYSPARK_GATEWAY_PORT": str(gateway.gateway_parameters.port),
+        "PYSPARK_GATEWAY_SECRET": gateway.gateway_parameters.auth_token,
+        "pid": str(gateway.proc.pid),
+    }
+    sys.stdout.write(json.dumps(where) + "\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+def _attach(settings: Settings) -> SparkSession:
+    """A session in a JVM that somebody else started."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    from frostline.pipeline import session
+
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PYSPARK_GATEWAY_PORT: no JVM is launched
+    jvm: Any = gateway.jvm
+    context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(
+        jvm.org.apache.spark.SparkContext.getOrCreate()
+    )
+    conf = SparkConf(_jvm=jvm, _jconf=context.getConf())
+    return session.for_database(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)), settings)
+
+
+def _run(table: str) -> dict[str, object]:
+    from frostline.errors import FrostlineError
+    from frostline.report import Silent
+    from frostline.tiering.archive.run import archive
+
+    settings, said = config.load().settings, []
+
+    class Heard(Silent):
+        def line(self, text: str) -> None:
+            said.append(text)
+
+    def spark() -> AbstractContextManager[SparkSession]:
+        return nullcontext(_attach(settings))
+
+    try:
+        archived = archive(settings, table, Heard(), spark)
+    except FrostlineError as error:
+        return {"error": f"{type(error).__name__}: {error}", "archived": [], "said": said}
+    except BaseException as error:
+        expected = isinstance(error, OSError) or type(error).__module__.startswith("psycopg")
+        text = f"{type(error).__name__}: {error}" if expected else traceback.format_exc()
+        return {"error": text, "archived": [], "said": said}
+    return {"error": None, "archived": [str(one.leaf) for one in archived], "said": said}
+
+
+def _fork() -> None:
+    """One run per line; its process id, then its end."""
+    # Imported before the fork: a run starts at once.
+    import pyarrow  # noqa: F401
+    import pyspark.sql  # noqa: F401
+
+    import frostline.tiering.archive.run  # noqa: F401
+
+    for line in sys.stdin:
+        order = json.loads(line)
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            os.environ.update(order["env"])
+            with os.fdopen(writing, "w") as result:
+                json.dump(_run(order["table"]), result)
+            os._exit(0)
+        os.close(writing)
+        sys.stdout.write(json.dumps({"pid": pid}) + "\n")
+        sys.stdout.flush()
+        with os.fdopen(reading) as result:
+            text = result.read()
+        os.waitpid(pid, 0)
+        found = json.loads(text) if text else {"error": None, "archived": [], "said": []}
+        sys.stdout.write(json.dumps({**found, "killed": not text}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    {"host": _host, "fork": _fork}[sys.argv[1]]()

@@ -1,0 +1,177 @@
+"""What the faults happen to: a Postgres, a gateway and a Spark of their own; each can be killed and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pydantic import SecretStr
+
+from faults.archiver import Ended, Forks, SparkHost
+from frostline import config
+from frostline.config import Settings
+from frostline.local import gateway_process, processes
+from frostline.local import stack as local_stack
+from frostline.report import Silent
+
+Answer = Callable[[str, int], bool]  # a point and the run's process id; False: fail there
+
+
+@dataclass
+class Points:
+    """Where runs announce the points they reach, and wait."""
+
+    path: Path
+    seen: dict[str, int] = field(default_factory=dict)
+    answer: Answer = lambda _point, _pid: True
+
+    def __post_init__(self) -> None:
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(self.path))
+        self._server.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):
+                pid, _, point = client.recv(1024).decode().strip().partition(" ")
+                if not point:
+                    continue
+                self.seen[point] = self.seen.get(point, 0) + 1
+                client.sendall(b"go" if self.answer(point, int(pid)) else b"no")
+
+
+class Stage:
+    """All of it. `crashes` counts how often Postgres was killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._own = config.load({"local.dir": str(directory / "stack")}).settings
+        self.crashes = 0
+        self.up()
+        found = local_stack.stack_settings(self._own.local.dir)
+        self.settings: Settings = config.load(
+            {"local.dir": str(self._own.local.dir), "archive.lock_patience": "60"}, stack=found
+        ).settings
+        # A killed process loses nothing that it gave to the kernel, so nothing is lost by not waiting for the disk.
+        self.run("ALTER SYSTEM SET fsync = off")
+        self.run("SELECT pg_reload_conf()")
+        self.spark = SparkHost(self.settings)
+        self.spark.begin()
+        self.forks = Forks(self.settings)
+        self.points = Points(directory / "points")
+
+    @property
+    def dsn(self) -> str:
+        return self.settings.dsn.get_secret_value()
+
+    @property
+    def warehouse(self) -> Path:
+        return Path(self.settings.warehouse)
+
+    def with_dsn(self, dsn: str) -> Settings:
+        return self.settings.model_copy(update={"dsn": SecretStr(dsn)})
+
+    def run(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(query, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def up(self) -> None:
+        """Start what is down."""
+        local_stack.up(self._own, Silent())
+
+    def close(self) -> None:
+        self.forks.end()
+        self.spark.end()
+        self.points.close()
+        local_stack.down(self._own, Silent())
+
+    def archive(self, table: str, answer: Answer) -> Ended:
+        """One run of its own process; `answer` decides at every point it reaches."""
+        where = self.spark.where()
+        self.points.answer = answer
+        self.forks.start(table, where, self.points.path)
+        try:
+            return self.forks.wait()
+        finally:
+            self.points.answer = lambda _point, _pid: True
+
+    def kill_postgres(self) -> None:
+        """The postmaster first, so that it does not restart what dies under it; then every process of its own."""
+        postmaster = self._service("Postgres")
+        children = _children(postmaster)
+        for pid in (postmaster, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(processes.Process.of, (postmaster, *children))), 10, "Postgres is killed")
+        self.crashes += 1  # counted when nobody can be told anything any more
+
+    def kill_gateway(self) -> None:
+        os.kill(self._service("gateway"), signal.SIGKILL)
+
+    def kill_spark(self) -> None:
+        self.spark.kill()
+
+    def heal(self) -> None:
+        """Whatever was killed is there again."""
+        self.up()
+        if processes.Process.of(self.spark.pid) is None:
+            self.spark.end()
+            self.spark.begin()
+        if not gateway_process.running(self._own.local.dir):
+            raise AssertionError("the gateway does not come back")
+
+    @contextmanager
+    def small_files(self, *pids: int) -> Iterator[None]:
+        """As on a full disk: no file of these processes can grow beyond a few bytes."""
+        before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
+        for pid, (_, hard) in before.items():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (64, hard))
+        try:
+            yield
+        finally:
+            for pid, limits in before.items():
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+    def _service(self, name: str) -> int:
+        running = local_stack.state(self._own)
+        service = running.service(name) if running is not None else None
+        assert service is not None, f"{name} is not running"
+        return service.pid
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[1]) == pid:
+                found.append(int(entry.parent.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)

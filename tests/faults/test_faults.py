@@ -1,0 +1,119 @@
+"""Whatever is killed or fails, at whatever point: nothing is lost, nothing is doubled, nothing is left behind.
+
+`SOAK_FAULTS=1000` (make soak) plays as many, from seeds that are printed, and writes docs/faults.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from faults import report
+from faults.drama import PERIODS, Drama, Fault, Outcome, at_random, every_point
+from faults.stage import Stage
+from frostline.faults import POINTS
+
+SOAK = int(os.environ.get("SOAK_FAULTS", "0"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+
+Faults = tuple[Fault, ...]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="frostline-faults-") as name:
+        Path(name).chmod(0o755)  # the server's user comes here too
+        made = Stage(Path(name))
+        yield made
+        made.close()
+
+
+def play(stage: Stage, name: str, scenes: Sequence[Faults], seed: int = 1) -> list[Outcome]:
+    """Every scene takes one period; what went wrong is the test's failure."""
+    drama = Drama(stage, name, seed)
+    outcomes = []
+    try:
+        for scene in scenes:
+            outcomes.append(drama.play(scene))
+            assert not drama.world.wrong, f"seed {seed}, {scene}: {drama.world.wrong}"
+    finally:
+        drama.close()
+    assert not drama.world.wrong, f"seed {seed}: {drama.world.wrong}"
+    assert all(reader.looks > 0 for reader in drama.readers), drama.world.errors
+    return outcomes
+
+
+def killed(*points: str) -> list[Faults]:
+    return [(Fault("archiver", point),) for point in points]
+
+
+@pytest.mark.skipif(SOAK > 0, reason="the soak does more")
+class TestShort:
+    """A few dozen."""
+
+    def test_the_archiver_is_killed_before_the_swap(self, stage: Stage) -> None:
+        points = ("operation.begun", "capture.commit", "capture.end", "export.table", "export.commit")
+        outcomes = play(stage, "before", [*killed(*points), *killed("export.flushed", "verify.compared")])
+        assert [outcome.ends[-1] for outcome in outcomes] == ["began anew"] * 2 + ["went on"] * 5
+
+    def test_the_archiver_is_killed_in_the_swap_and_after(self, stage: Stage) -> None:
+        points = ("swap.hot_detached", "swap.attached", "swap.commit", "swap.end", "statistics.begin", "drop.commit")
+        outcomes = play(stage, "swapped", killed(*points, "drop.ended"))
+        assert [outcome.ends[-1] for outcome in outcomes] == ["went on"] * 3 + ["finished it"] * 3 + ["done"]
+
+    def test_spark_goes_on_when_the_archiver_is_killed(self, stage: Stage) -> None:
+        """Its commit may come at any time, also while the next run is at work."""
+        later = [(Fault("archiver", "export.snapshot", after),) for after in (0.05, 0.2, 0.4)]
+        play(stage, "orphans", [*later, (Fault("archiver", "export.snapshot", 0.1), Fault("archiver", "export.table"))])
+
+    def test_postgres_is_killed(self, stage: Stage) -> None:
+        points = ("capture.commit", "export.snapshot", "export.commit", "verify.heap", "swap.commit", "drop.commit")
+        play(stage, "postgres", [(Fault("postgres", point),) for point in points])
+
+    def test_the_gateway_is_killed(self, stage: Stage) -> None:
+        play(stage, "gateway", [(Fault("gateway", point),) for point in ("export.commit", "verify.heap", "swap.begun")])
+
+    def test_spark_is_killed(self, stage: Stage) -> None:
+        play(stage, "spark", [(Fault("spark", "export.snapshot", 0.3),)])
+
+    def test_storage_and_catalog_fail(self, stage: Stage) -> None:
+        scenes = [
+            (Fault("disk", "export.snapshot"),),
+            (Fault("storage", "export.snapshot"),),
+            (Fault("storage", "verify.table"),),
+            (Fault("catalog session", "export.snapshot"),),
+            (Fault("session", "export.commit"),),
+            (Fault("session", "swap.attached"),),
+            (Fault("lock", "export.begun"),),
+        ]
+        play(stage, "storage", scenes)
+
+    def test_again_while_the_next_run_makes_it_good(self, stage: Stage) -> None:
+        scenes = [
+            (Fault("archiver", "swap.commit"), Fault("postgres", "swap.commit")),
+            (Fault("archiver", "swap.ended"), Fault("archiver", "recover.finish")),
+            (Fault("archiver", "capture.commit"), Fault("archiver", "recover.failed")),
+            (Fault("raise", "verify.compared"), Fault("archiver", "release.triggers")),
+            (Fault("raise", "swap.parked"), Fault("archiver", "recover.rows")),
+        ]
+        play(stage, "twice", scenes)
+
+    def test_every_point_was_reached(self, stage: Stage) -> None:
+        assert set(POINTS) <= set(stage.points.seen)
+
+
+@pytest.mark.skipif(SOAK == 0, reason="make soak")
+def test_soak(stage: Stage) -> None:
+    seeds = range(SEED, SEED + SOAK)
+    first: list[Faults] = [(fault,) for fault in every_point(("archiver", "postgres"))]
+    scenes = (first + [at_random(seed) for seed in seeds])[:SOAK]
+    outcomes: list[Outcome] = []
+    for start in range(0, len(scenes), PERIODS):
+        outcomes += play(stage, f"soak_{start // PERIODS}", scenes[start : start + PERIODS], SEED + start)
+        print(f"seed {SEED}: {len(outcomes)} of {len(scenes)}", file=sys.stderr)  # noqa: T201
+    report.renew(outcomes, SEED, 0, 0)
