@@ -59,6 +59,7 @@ def _values(settings: Settings) -> dict[str, str]:
         "local.dir": str(settings.local.dir),
         "lake.warehouse": settings.warehouse,
         "archive.lock_patience": str(settings.archive.lock_patience),
+        "archive.orphan_age": str(settings.archive.orphan_age),
     }
 
 

@@ -19,9 +19,15 @@ import psycopg
 from faults import ledger
 from faults.archiver import Ended
 from faults.stage import Answer, Stage
+from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.faults import POINTS
-from frostline.tiering import register
+from frostline.lake import catalog as lake
+from frostline.lake import leftovers
+from frostline.report import Silent
+from frostline.tiering import clean, register
+from frostline.tiering.archive.run import only_writer
+from frostline.tiering.clean import Found
 
 PERIODS = 8  # per table; a fault takes one of them
 MOST_RUNS = 4
@@ -198,6 +204,24 @@ class Drama:
         self.rows = ledger.check(self.world, self.writers)
         self._check_leftovers(faults)
         return Outcome(faults, len(act.met) == len(faults), len(ends), tuple(ends), time.monotonic() - began)
+
+    def clean(self) -> list[Found]:
+        """Nothing is left in the lake either, once what can be removed has been; returns what was."""
+        with connect(self.stage.dsn, application="frostline clean") as connection:
+            managed = registry.get(connection, f"public.{self.name}")
+            with only_writer(connection, managed):
+                found = clean.clean(connection, self.stage.settings, managed, 0, Silent())
+            left = clean.look(connection, self.stage.settings, managed, 0)
+        if any(not one.kept for one in left):
+            self.world.wrong.append(f"left after cleaning: {left[:3]}")
+        on_disk = {str(path) for path in (self.stage.warehouse / "public" / self.name).rglob("*.parquet")}
+        with lake.opened(self.stage.settings) as catalog:
+            files = leftovers.referenced(catalog.load_table(("public", self.name)))
+        named = {path.removeprefix("file:").replace("///", "/") for path in files if path.endswith(".parquet")}
+        if on_disk != named:
+            self.world.wrong.append(f"files without a snapshot: {on_disk - named}, missing: {named - on_disk}")
+        ledger.check(self.world, self.writers)
+        return found
 
     def _run(self, act: Act, answer: Answer) -> Ended:
         try:

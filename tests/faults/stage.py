@@ -68,7 +68,8 @@ class Stage:
         self.up()
         found = local_stack.stack_settings(self._own.local.dir)
         self.settings: Settings = config.load(
-            {"local.dir": str(self._own.local.dir), "archive.lock_patience": "60"}, stack=found
+            {"local.dir": str(self._own.local.dir), "archive.lock_patience": "60", "archive.orphan_age": "1"},
+            stack=found,
         ).settings
         # A killed process loses nothing that it gave to the kernel, so nothing is lost by not waiting for the disk.
         self.run("ALTER SYSTEM SET fsync = off")

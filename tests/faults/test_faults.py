@@ -41,6 +41,7 @@ def play(stage: Stage, name: str, scenes: Sequence[Faults], seed: int = 1) -> li
         for scene in scenes:
             outcomes.append(drama.play(scene))
             assert not drama.world.wrong, f"seed {seed}, {scene}: {drama.world.wrong}"
+        drama.clean()
     finally:
         drama.close()
     assert not drama.world.wrong, f"seed {seed}: {drama.world.wrong}"

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import demo, explain, settings, stack, tables
+from frostline.cli import clean, demo, explain, settings, stack, tables
 from frostline.cli.common import Options, clear_errors
 
 
@@ -53,6 +53,7 @@ def options(
 # In the order of the help.
 demo.add_to(app)
 tables.add_to(app)
+clean.add_to(app)
 stack.add_to(app)
 explain.add_to(app)
 settings.add_to(app)

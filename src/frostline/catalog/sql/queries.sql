@@ -446,3 +446,13 @@ SELECT DISTINCT p.attname, t.typname, p.inside
 FROM part p
 JOIN pg_type t ON t.oid = p.typid AND t.typnamespace = 'pg_catalog'::regnamespace
 ORDER BY 1, 2, 3;
+
+-- name: metadata_in_use
+SELECT metadata_location FROM frostline.tables WHERE id = %(table)s AND metadata_location IS NOT NULL
+UNION
+SELECT metadata_location FROM frostline.operations WHERE table_id = %(table)s AND metadata_location IS NOT NULL
+UNION
+SELECT metadata_location FROM frostline.pins WHERE table_id = %(table)s;
+
+-- name: managed_tables
+SELECT relation::oid FROM frostline.tables ORDER BY id;

@@ -59,7 +59,7 @@ def settle(connection: Connection, managed: Managed, leaf: Leaf | None, report: 
     for left in unfinished(connection, managed):
         if left.swapped(managed):
             _finish(connection, managed, left, report)
-        elif (found := _resumable(connection, managed, left, leaf)) is not None:
+        elif (found := resumable(connection, managed, left, leaf)) is not None:
             resumed = found
             report.line(f"going on with {left.leaf}, which a run that ended at {left.step} had begun")
         else:
@@ -84,7 +84,7 @@ def nobodys_rows(managed: Managed, resumed: Operation | None, verb: str = "DELET
     return SQL("{} FROM {} WHERE {}{}").format(SQL(verb), Identifier(*managed.delta), hot, kept)
 
 
-def _resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: Leaf | None) -> Operation | None:
+def resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: Leaf | None) -> Operation | None:
     """While the capture has missed nothing, the copy and the captured rows together are the leaf."""
     if leaf is None or left.captured is None or left.leaf != str(leaf):
         return None

@@ -12,11 +12,11 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import FrostlineError, Interrupted, OperationError
 from frostline.faults import reached
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import statistics
+from frostline.tiering import clean, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.register import ensure_bound_check
@@ -48,6 +48,8 @@ def archive(
         with only_writer(connection, managed):
             leaves = plan.expired(connection, managed)
             unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
+            if unfinished is None:
+                _clean_lake(connection, settings, managed, report)
             if not leaves:
                 return []
             for leaf in managed.table.leaves:
@@ -105,6 +107,13 @@ def _one(
         progress.advance()
         progress.note = f"{snapshot.rows:,} rows, {snapshot.bytes / 1e6:.1f} MB in {snapshot.files} files"
     return Archived(leaf, snapshot.rows, snapshot.bytes, snapshot.files)
+
+
+def _clean_lake(connection: Connection, settings: Settings, managed: Managed, report: Report) -> None:
+    try:
+        clean.after_failures(connection, settings, managed, report)
+    except (FrostlineError, OSError) as error:
+        report.line(f"what failed runs left in the lake could not be removed and stays for now: {error}")
 
 
 @contextmanager

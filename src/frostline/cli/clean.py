@@ -1,0 +1,57 @@
+"""`frostline clean`: what dead runs left behind, shown and removed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from frostline.cli.common import load_settings, output, report, require_dsn
+
+Name = Annotated[str, typer.Argument(metavar="[SCHEMA.TABLE]", help="One table only; without it all that are managed.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("clean", rich_help_panel="Your tables")(clean)
+
+
+def clean(
+    context: typer.Context,
+    table: Name = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is there, and touch nothing.")] = False,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=0, help="How old a file must be that nothing refers to. [archive.orphan_age]"
+        ),
+    ] = None,
+) -> None:
+    """Find and remove what runs that failed or died have left: files, snapshots, triggers, captured rows, tables."""
+    # Here, not above: PyIceberg takes most of a second to import.
+    from frostline.catalog import registry
+    from frostline.catalog.database import connect
+    from frostline.tiering import clean as cleaning
+    from frostline.tiering.archive.run import only_writer
+
+    settings = load_settings(context)
+    age = settings.archive.orphan_age if older_than is None else older_than
+    shown = Table("table", "what", "name", "bytes", "", "", box=None, pad_edge=False, header_style="bold")
+    shown.columns[3].justify = "right"
+    shown.columns[2].overflow = "fold"
+    with connect(require_dsn(settings), application="frostline clean") as connection:
+        for managed in [registry.get(connection, table)] if table else registry.every(connection):
+            if dry_run:
+                found = cleaning.look(connection, settings, managed, age)
+            else:
+                with only_writer(connection, managed):
+                    found = cleaning.clean(connection, settings, managed, age, report())
+            for one in found:
+                done = "kept" if one.kept else "would be removed" if dry_run else "removed"
+                size = f"{one.bytes:,}" if one.bytes is not None else ""
+                shown.add_row(Text(str(managed.table)), one.what, Text(one.name), size, Text(one.note), done)
+    if shown.row_count:
+        output().print(shown)
+    else:
+        report().line("Nothing is left over.")

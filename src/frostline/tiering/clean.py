@@ -1,0 +1,126 @@
+"""What dead runs left, found and removed; by `frostline clean`, and by the next archive run for its own table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frostline.catalog import pins, queries
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.faults import reached
+from frostline.lake import leftovers
+from frostline.report import Report
+from frostline.tiering.archive import plan, recover
+from frostline.tiering.archive.steps import Operation
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing that was left, and what became of it."""
+
+    what: str
+    name: str
+    note: str
+    bytes: int | None = None
+    kept: bool = False
+
+
+def look(connection: Connection, settings: Settings, managed: Managed, older_than: float) -> list[Found]:
+    """All that is left, without touching it."""
+    resumed, found = _operations(connection, managed)
+    going = resumed.leaf.oid if resumed is not None else None
+    for oid, schema, name in recover.captured_relations(connection, managed):
+        kept = oid == going
+        note = "an operation that can go on captures here" if kept else "captures for nobody"
+        found.append(Found("triggers", f"{schema}.{name}", note, kept=kept))
+    row = connection.execute(recover.nobodys_rows(managed, resumed, "SELECT count(*)")).fetchone()
+    if row is not None and row[0]:
+        found.append(Found("captured rows", ".".join(managed.delta), f"{row[0]:,} rows of periods that are not cold"))
+    live = pins.live_snapshots(connection, managed.id)
+    abandoned = leftovers.abandoned(settings, managed, _ours(connection, managed))
+    found += [_snapshot(snapshot, kept=snapshot.id in live) for snapshot in abandoned]
+    files = leftovers.orphans(settings, managed, _known(connection, managed))
+    return found + [_file(file, kept=file.age < older_than or resumed is not None) for file in files]
+
+
+def clean(
+    connection: Connection, settings: Settings, managed: Managed, older_than: float, report: Report
+) -> list[Found]:
+    """Remove it. The caller holds the table's lock, so nobody is at work on it."""
+    found = [one for one in look(connection, settings, managed, older_than) if one.what not in _IN_LAKE]
+    leaves = plan.expired(connection, managed)
+    resumed = recover.settle(connection, managed, leaves[0] if leaves else None, report)
+    # Spark may have outlived the run that died, and still be writing what the operation goes on with.
+    return found + ([] if resumed is not None else in_lake(connection, settings, managed, older_than))
+
+
+def in_lake(connection: Connection, settings: Settings, managed: Managed, older_than: float) -> list[Found]:
+    """Snapshots and files of operations that never came to their swap."""
+    reached("clean.snapshots")
+    candidates = leftovers.abandoned(settings, managed, _ours(connection, managed))
+    claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
+    expired = leftovers.expire(settings, managed, [s for s in candidates if s.id in claimed]) if claimed else []
+    snapshots = [_snapshot(snapshot, kept=snapshot not in expired) for snapshot in candidates]
+    reached("clean.files")
+    files = leftovers.orphans(settings, managed, _known(connection, managed))
+    removed = [file for file in files if file.age >= older_than]
+    leftovers.remove(settings, managed, removed)
+    connection.execute(
+        "UPDATE frostline.operations SET cleaned_at = clock_timestamp() WHERE table_id = %s AND state = 'failed'"
+        " AND finished_at < clock_timestamp() - make_interval(secs => %s)",
+        (managed.id, older_than),
+    )
+    return snapshots + [_file(file, kept=file not in removed) for file in files]
+
+
+def after_failures(connection: Connection, settings: Settings, managed: Managed, report: Report) -> None:
+    """For a run that goes on with nothing: look into the lake, once what a failed operation left may be removed."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT FROM frostline.operations WHERE table_id = %s AND state = 'failed'"
+        " AND cleaned_at IS NULL AND finished_at < clock_timestamp() - make_interval(secs => %s))",
+        (managed.id, settings.archive.orphan_age),
+    ).fetchone()
+    if row != (True,):
+        return
+    found = [one for one in in_lake(connection, settings, managed, settings.archive.orphan_age) if not one.kept]
+    if found:
+        size = sum(one.bytes or 0 for one in found)
+        report.line(f"removed {len(found)} leftovers of failed runs from the lake ({size / 1e6:.1f} MB)")
+
+
+_IN_LAKE = ("snapshot", "file")
+
+
+def _operations(connection: Connection, managed: Managed) -> tuple[Operation | None, list[Found]]:
+    leaves = plan.expired(connection, managed)
+    resumed, found = None, []
+    for left in recover.unfinished(connection, managed):
+        if left.swapped(managed):
+            found.append(Found("detached leaf", left.leaf, "archived, not yet dropped"))
+        elif leaves and (going := recover.resumable(connection, managed, left, leaves[0])) is not None:
+            resumed = going
+            note = f"ended at {left.step}; `frostline archive` goes on with it"
+            found.append(Found("operation", left.leaf, note, kept=True))
+        else:
+            found.append(Found("operation", left.leaf, f"ended at {left.step}"))
+    return resumed, found
+
+
+def _ours(connection: Connection, managed: Managed) -> set[str]:
+    return {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+
+
+def _known(connection: Connection, managed: Managed) -> set[str]:
+    """Metadata files that the registry, an operation or a reader names."""
+    return {path for (path,) in queries.rows(connection, "metadata_in_use", table=managed.id)}
+
+
+def _snapshot(snapshot: leftovers.Abandoned, *, kept: bool) -> Found:
+    note = f"of operation {snapshot.operation}, {len(snapshot.files)} files" + (", in use" if kept else "")
+    return Found("snapshot", str(snapshot.id), note, kept=kept)
+
+
+def _file(file: leftovers.File, *, kept: bool) -> Found:
+    note = f"{file.age / 3600:.1f} h old" + (", may still be written" if kept else "")
+    return Found("file", file.path, note, file.bytes, kept)
