@@ -54,6 +54,7 @@ class GatewaySettings(Section):
 
 
 class ArchiveSettings(Section):
+    lock_timeout: int = Field(100, ge=1, description="milliseconds others may have to wait behind a lock it asks for")
     lock_patience: float = Field(300, ge=0, description="seconds to go on trying for a lock that others hold")
     orphan_age: float = Field(3600, ge=0, description="seconds before a file nothing refers to may be removed")
 

@@ -46,7 +46,7 @@ class Durable:
     """What a killed Postgres cannot forget: what was acknowledged before a synchronous commit began that was too."""
 
     _ticks: int = 0
-    floor: int = 0
+    _floors: Counter[int] = field(default_factory=Counter)  # by how often Postgres had been killed
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def tick(self) -> int:
@@ -54,9 +54,13 @@ class Durable:
             self._ticks += 1
             return self._ticks
 
-    def flushed(self, began: int) -> None:
+    def flushed(self, crashes: int, began: int) -> None:
         with self._lock:
-            self.floor = max(self.floor, began)
+            self._floors[crashes] = max(self._floors[crashes], began)
+
+    def floor(self, crashes: int) -> int:
+        """A synchronous commit after the crash says nothing about what was lost in it."""
+        return self._floors[crashes]
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Writer(threading.Thread):
                     self._note(error)
                 except Exception as error:
                     self.world.wrong.append(f"{self.name}: {error!r}")
+                    self._drop_connection()
                     return
             time.sleep(_PAUSE)
         if self._connection is not None:
@@ -139,7 +144,7 @@ class Writer(threading.Thread):
         if crashed:
             past = dict(now)
             for done in reversed(self._unflushed):
-                if done.acknowledged < self.world.durable.floor:
+                if done.acknowledged < self.world.durable.floor(self._crashes):
                     break
                 past = past | done.before
                 candidates.append(dict(past))
@@ -190,11 +195,11 @@ class Writer(threading.Thread):
         self._remember(changes)
         self.acknowledged += 1
         if self.asynchronous:
-            floor = self.world.durable.floor
+            floor = self.world.durable.floor(self._crashes)
             self._unflushed = [done for done in self._unflushed if done.acknowledged >= floor]
             self._unflushed.append(Done(self.world.durable.tick(), before))
         else:
-            self.world.durable.flushed(began)
+            self.world.durable.flushed(self._crashes, began)
 
     def _kinds(self) -> list[Kind]:
         """As many rows come as go."""

@@ -1,10 +1,9 @@
 """Short locks on busy tables: tried briefly, given up before anyone queues behind us for long, tried again.
 
 Whoever asks for a lock while we wait for ours waits behind us, so every wait is bounded, and all the waits of one try
-together are. Between tries the holders are looked at. One that has been there for long will not go within the next
-tenth of a second: nobody is made to wait for that. Holders that come and go are another matter: each try holds those
-back that have just come until the ones before are gone, so tries in quick succession bring them into step, and the
-moment comes when none is left.
+together are. After a failed try comes a pause that grows, in which the holders are watched: as soon as hardly anybody
+is left who could be in the way, the next try is made. Where transactions of many sessions overlap without end and none
+is short, no bounded wait ever sees them all gone: then patience ends, and the error says who they are.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ Result = TypeVar("Result")
 
 LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 PATIENCE_SECONDS = 300.0
-_SHORT_PAUSE = (0.05, 0.2)  # between tries against holders that come and go
-_LONG_PAUSE = 2.0  # at most, against one that stays
-_STAYS_SECONDS = 1.0  # a transaction older than this is one that stays
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _LOOK_SECONDS = 0.05
+_STAYS_SECONDS = 1.0  # a transaction older than this will not end within the next tenth of a second
 _SHOWN = 5
 # A deadlock with a user's transaction is one more way of not getting the lock.
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
@@ -57,6 +55,7 @@ class Wanted:
 
     relations: Sequence[int] = ()
     writers: bool = False
+    timeout_ms: int = LOCK_TIMEOUT_MS
     patience: float = PATIENCE_SECONDS
     tell: Callable[[list[dict[str, object]] | None], None] | None = None  # told whom we wait for; None: no longer
 
@@ -66,38 +65,30 @@ def with_short_locks(
 ) -> Result:
     """Run `work` in a transaction of its own; nothing of a failed try stays."""
     wanted = wanted or Wanted()
-    deadline, pause, told = time.monotonic() + wanted.patience, _SHORT_PAUSE[0], False
+    tell = wanted.tell or (lambda _: None)
+    deadline, pause, waited = time.monotonic() + wanted.patience, _FIRST_PAUSE, False
     while True:
         try:
             with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")
+                connection.execute(f"SET LOCAL lock_timeout = '{wanted.timeout_ms}ms'")
                 result = work()
         except _BUSY as busy:
             found = holders(connection, wanted)
             if time.monotonic() > deadline:
-                raise Interrupted(
-                    f"{what} did not get its lock within {wanted.patience:.0f} s; nothing was changed",
-                    detail="\n".join(map(str, found[:_SHOWN])) or _oldest(connection),
-                    hint="let that transaction end, then run the same command again: it goes on from here",
-                    sqlstate="55P03",
-                ) from busy
+                raise _no_patience(connection, what, wanted, found) from busy
         else:
-            if told and wanted.tell is not None:
-                wanted.tell(None)
+            if waited:
+                tell(None)
             return result
-        if wanted.tell is not None:
-            wanted.tell([asdict(holder) for holder in found[:_SHOWN]])
-            told = True
-        if wanted.relations and not _stays(found):
-            time.sleep(random.uniform(*_SHORT_PAUSE))
-        else:
-            pause = min(pause * 2, _LONG_PAUSE)
-            _wait(connection, wanted, pause * random.uniform(0.5, 1.5))
+        tell([asdict(holder) for holder in found[:_SHOWN]])
+        waited = True
+        _watch(connection, wanted, pause * random.uniform(0.5, 1.5))
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def lock(connection: Connection, tables: Sequence[tuple[Composable, str]]) -> None:
-    """Lock tables one after the other, all within LOCK_TIMEOUT_MS: who waits for the first waits for them all."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_MS / 1000
+def lock(connection: Connection, tables: Sequence[tuple[Composable, str]], timeout_ms: int = LOCK_TIMEOUT_MS) -> None:
+    """Lock tables one after the other, all within the timeout: who waits for the first waits for them all."""
+    deadline = time.monotonic() + timeout_ms / 1000
     for table, mode in tables:
         left = max(int((deadline - time.monotonic()) * 1000), 1)
         connection.execute(
@@ -111,17 +102,26 @@ def holders(connection: Connection, wanted: Wanted) -> list[Holder]:
     return [Holder(*row) for row in found]
 
 
-def _stays(found: list[Holder]) -> bool:
-    return any(holder.age > _STAYS_SECONDS for holder in found)
-
-
-def _wait(connection: Connection, wanted: Wanted, seconds: float) -> None:
-    """Until the time is over, or nobody is left who has been there for long."""
+def _watch(connection: Connection, wanted: Wanted, seconds: float) -> None:
+    """Until the time is over, or at most one session holds a lock, and not for long."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(_LOOK_SECONDS, left))
-        if wanted.relations and not _stays(holders(connection, wanted)):
+        if not wanted.relations:
+            continue
+        found = holders(connection, wanted)
+        if len({holder.pid for holder in found}) <= 1 and all(holder.age < _STAYS_SECONDS for holder in found):
             return
+
+
+def _no_patience(connection: Connection, what: str, wanted: Wanted, found: list[Holder]) -> Interrupted:
+    return Interrupted(
+        f"{what} did not get its lock within {wanted.patience:.0f} s; nothing was changed",
+        detail="\n".join(map(str, found[:_SHOWN])) or _oldest(connection),
+        hint="let these transactions end, then run the same command again: it goes on from here;"
+        " archive.lock_patience is how long it tries, archive.lock_timeout how long others may wait behind it",
+        sqlstate="55P03",
+    )
 
 
 def _oldest(connection: Connection) -> str:

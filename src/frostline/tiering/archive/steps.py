@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg.types.json import Jsonb
 
@@ -13,7 +13,7 @@ from frostline.catalog.registry import Managed
 from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
-from frostline.tiering.locks import PATIENCE_SECONDS, Wanted
+from frostline.tiering.locks import Wanted
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Operation:
     leaf: Leaf
     range: Range  # of its foreign partition: from the seam, so that the cold tier has no gaps
     captured: list[object] | None = None  # the leaf's state when its changes began to be captured
-    patience: float = PATIENCE_SECONDS  # how long it goes on trying for a lock
+    locks: Wanted = Wanted()  # how long it may keep others waiting, and goes on trying
 
     @property
     def parked(self) -> str:
@@ -132,4 +132,4 @@ def wanted(connection: Connection, operation: Operation, relations: Sequence[int
             (Jsonb(holders) if holders is not None else None, holders is not None, operation.id),
         )
 
-    return Wanted(relations, writers, operation.patience, tell)
+    return replace(operation.locks, relations=relations, writers=writers, tell=tell)

@@ -27,7 +27,8 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
     managed, leaf = operation.managed, operation.leaf
 
     def work() -> None:
-        lock(connection, _locks(connection, operation, _to_move(connection, operation)))
+        tables = _locks(connection, operation, _to_move(connection, operation))
+        lock(connection, tables, operation.locks.timeout_ms)
         reached("swap.locked")
         moved = _to_move(connection, operation)  # once more: now nobody can create another
         _check_unchanged(connection, operation)
