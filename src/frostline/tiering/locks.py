@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 
 LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 PATIENCE_SECONDS = 300.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4  # a try in five tenths of a second, of which it takes one at most
+_LONG_PAUSE = 2.0  # while somebody is there who stays
 _LOOK_SECONDS = 0.05
 _STAYS_SECONDS = 1.0  # a transaction older than this will not end within the next tenth of a second
 _SHOWN = 5
@@ -82,8 +83,9 @@ def with_short_locks(
             return result
         tell([asdict(holder) for holder in found[:_SHOWN]])
         waited = True
+        longest = _LONG_PAUSE if any(map(_stays, found)) else _LONGEST_PAUSE
         _watch(connection, wanted, pause * random.uniform(0.5, 1.5))
-        pause = min(pause * 2, _LONGEST_PAUSE)
+        pause = min(pause * 2, longest)
 
 
 def lock(connection: Connection, tables: Sequence[tuple[Composable, str]], timeout_ms: int = LOCK_TIMEOUT_MS) -> None:
@@ -102,6 +104,10 @@ def holders(connection: Connection, wanted: Wanted) -> list[Holder]:
     return [Holder(*row) for row in found]
 
 
+def _stays(holder: Holder) -> bool:
+    return holder.age > _STAYS_SECONDS
+
+
 def _watch(connection: Connection, wanted: Wanted, seconds: float) -> None:
     """Until the time is over, or at most one session holds a lock, and not for long."""
     until = time.monotonic() + seconds
@@ -110,7 +116,7 @@ def _watch(connection: Connection, wanted: Wanted, seconds: float) -> None:
         if not wanted.relations:
             continue
         found = holders(connection, wanted)
-        if len({holder.pid for holder in found}) <= 1 and all(holder.age < _STAYS_SECONDS for holder in found):
+        if len({holder.pid for holder in found}) <= 1 and not any(map(_stays, found)):
             return
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from psycopg.types.json import Jsonb
 
@@ -33,7 +33,7 @@ class Operation:
     leaf: Leaf
     range: Range  # of its foreign partition: from the seam, so that the cold tier has no gaps
     captured: list[object] | None = None  # the leaf's state when its changes began to be captured
-    locks: Wanted = Wanted()  # how long it may keep others waiting, and goes on trying
+    locks: Wanted = field(default_factory=Wanted)  # how long it may keep others waiting, and goes on trying
 
     @property
     def parked(self) -> str:

@@ -1,0 +1,158 @@
+"""Locks on busy tables: nobody waits behind us for long, and it is said whom we wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from fix_commands import Run
+from fix_tiering import World
+from frostline.catalog.database import connect
+from frostline.config import ArchiveSettings
+from frostline.errors import Interrupted
+from frostline.tiering.archive.run import Archived
+
+SIMPLE = """
+CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
+INSERT INTO public.events SELECT i, timestamptz '2020-01-01' + i * interval '1 h', i FROM generate_series(1, 1000) i;
+"""
+
+
+def in_background(world: World) -> Future[list[Archived]]:
+    pool = ThreadPoolExecutor(1)
+    started = pool.submit(world.archive, "public.events")
+    pool.shutdown(wait=False)
+    return started
+
+
+def until(world: World, query: str) -> list[tuple[Any, ...]]:
+    deadline = time.monotonic() + 60
+    while not (found := world.run(query)):
+        assert time.monotonic() < deadline, query
+        time.sleep(0.05)
+    return found
+
+
+def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    reader = world.connect(autocommit=False)
+    reader.execute("SELECT 'the long report' FROM public.events_01 LIMIT 1")
+    running = in_background(world)
+    [(step, pid, state, relation, since, waiting)] = until(
+        world, "SELECT step, pid, state, relation, since < now(), waiting_since < now() FROM frostline.waits"
+    )
+    assert (step, pid, state) == ("swap", reader.info.backend_pid, "idle in transaction")
+    assert (relation, since, waiting) == ("public.events_01", True, True)
+    shown = frostline("--dsn", world.dsn, "status").stdout
+    assert f"pid {pid} (idle in transaction since" in shown
+    assert "the long report" in shown
+    # Others are kept waiting for a moment at most, however long this lasts.
+    with psycopg.connect(world.dsn, autocommit=True) as client:
+        client.execute("SET lock_timeout = '2s'")
+        for _ in range(20):
+            client.execute("SELECT count(*) FROM public.events WHERE ts > '2020-02-01'")
+    reader.rollback()
+    assert len(running.result(60)) == 1
+    assert world.run("SELECT waits_for FROM frostline.status") == [(None,)]
+
+
+def test_all_locks_of_a_swap_together_take_one_timeout(world: World) -> None:
+    """Each of three could be waited for as long: who asks for the first would wait for all three."""
+    from psycopg.sql import Identifier
+
+    from frostline.tiering.locks import lock
+
+    world.run(SIMPLE)
+    world.register("public.events")
+    names = ["events", "events_hot", "events_01"]
+    holder = world.connect(autocommit=False)
+    holder.execute("LOCK TABLE ONLY public.events_01 IN ACCESS SHARE MODE")
+    with connect(world.dsn) as connection:
+        waited = []
+
+        def let_go_and_take() -> None:
+            """The first is free after most of the time; for the last a little is left, not a whole timeout."""
+            first = world.connect(autocommit=False)
+            first.execute("LOCK TABLE ONLY public.events IN ACCESS SHARE MODE")
+            threading.Timer(0.4, first.rollback).start()
+
+        let_go_and_take()
+        began = time.monotonic()
+        with pytest.raises(psycopg.errors.LockNotAvailable), connection.transaction():
+            lock(connection, [(Identifier("public", name), "ACCESS EXCLUSIVE") for name in names], timeout_ms=600)
+        waited.append(time.monotonic() - began)
+    assert 0.5 < waited[0] < 0.9
+
+
+def test_patience_ends_with_names_and_the_next_run_goes_on(world: World) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    impatient = ArchiveSettings(lock_timeout=50, lock_patience=0.5, orphan_age=3600)
+    world.settings = world.settings.model_copy(update={"archive": impatient})
+    reader = world.connect(autocommit=False)
+    reader.execute("SELECT 'in the way' FROM public.events LIMIT 1")
+    with pytest.raises(Interrupted, match="did not get its lock within") as error:
+        world.archive("public.events")
+    assert f"pid {reader.info.backend_pid} (idle in transaction" in (error.value.detail or "")
+    assert "in the way" in (error.value.detail or "")
+    reader.rollback()
+    # Written while nobody archives: still captured.
+    world.run("UPDATE public.events SET v = -1 WHERE id = 7; DELETE FROM public.events WHERE id = 8")
+    assert len(world.archive("public.events")) == 1
+    assert world.run("SELECT id, v FROM public.events WHERE id BETWEEN 6 AND 9 ORDER BY id") == [
+        (6, 6),
+        (7, -1),
+        (9, 9),
+    ]
+    assert world.run("SELECT name, attempts FROM frostline.steps ORDER BY number") == [
+        ("capture", 1),
+        ("export", 2),
+        ("verify", 2),
+        ("swap", 2),
+        ("drop", 1),
+    ]
+    assert world.run("SELECT count(*) FROM frostline.operations") == [(1,)]
+
+
+def test_readers_do_not_hold_up_the_capture(world: World) -> None:
+    """CREATE TRIGGER only has to wait for writers."""
+    world.run(SIMPLE)
+    world.register("public.events")
+    reader = world.connect(autocommit=False)
+    reader.execute("SELECT FROM public.events_01 LIMIT 1")
+    running = in_background(world)
+    until(world, "SELECT 1 FROM frostline.steps WHERE name = 'capture' AND finished_at IS NOT NULL")
+    reader.rollback()
+    assert len(running.result(60)) == 1
+
+
+def test_writers_whose_transactions_overlap_do_not_starve_it(world: World) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    stop = threading.Event()
+
+    def write(number: int) -> None:
+        with psycopg.connect(world.dsn) as connection:
+            while not stop.is_set():
+                connection.execute(f"UPDATE public.events_hot SET v = v + 1 WHERE id = {number} AND ts < '2020-02-01'")
+                time.sleep(0.15)
+                connection.commit()
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in (1, 2)]
+    for writer in writers:
+        writer.start()
+    try:
+        archived = world.archive("public.events")
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert len(archived) == 1
