@@ -111,13 +111,6 @@ def get(connection: Connection, text: str) -> Managed:
     return found
 
 
-def every(connection: Connection) -> list[Managed]:
-    """All managed tables."""
-    require(connection)
-    found = [find(connection, oid) for (oid,) in queries.rows(connection, "managed_tables")]
-    return [managed for managed in found if managed is not None]
-
-
 def _name(connection: Connection, oid: int) -> tuple[str, str]:
     row = queries.row(connection, "relation", oid=oid)
     if row is None:

@@ -33,7 +33,7 @@ def in_background(world: World) -> Future[list[Archived]]:
 
 
 def until(world: World, query: str) -> list[tuple[Any, ...]]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (found := world.run(query)):
         assert time.monotonic() < deadline, query
         time.sleep(0.05)
@@ -60,7 +60,7 @@ def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> No
         for _ in range(20):
             client.execute("SELECT count(*) FROM public.events WHERE ts > '2020-02-01'")
     reader.rollback()
-    assert len(running.result(60)) == 1
+    assert len(running.result(180)) == 1
     assert world.run("SELECT waits_for FROM frostline.status") == [(None,)]
 
 
@@ -131,7 +131,7 @@ def test_readers_do_not_hold_up_the_capture(world: World) -> None:
     running = in_background(world)
     until(world, "SELECT 1 FROM frostline.steps WHERE name = 'capture' AND finished_at IS NOT NULL")
     reader.rollback()
-    assert len(running.result(60)) == 1
+    assert len(running.result(180)) == 1
 
 
 def test_writers_whose_transactions_overlap_do_not_starve_it(world: World) -> None:

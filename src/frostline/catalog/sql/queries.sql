@@ -453,6 +453,3 @@ UNION
 SELECT metadata_location FROM frostline.operations WHERE table_id = %(table)s AND metadata_location IS NOT NULL
 UNION
 SELECT metadata_location FROM frostline.pins WHERE table_id = %(table)s;
-
--- name: managed_tables
-SELECT relation::oid FROM frostline.tables ORDER BY id;
