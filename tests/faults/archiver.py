@@ -90,9 +90,6 @@ class SparkHost:
         self.where()
         return int(self._where["pid"])
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
     def end(self) -> None:
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)

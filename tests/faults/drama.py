@@ -59,6 +59,8 @@ class Outcome:
     runs: int
     ends: tuple[str, ...]
     seconds: float
+    acknowledged: int = 0  # transactions of the writers meanwhile
+    looks: int = 0  # of the readers
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Act:
             case "raise":
                 return False
             case "spark":
-                stage.kill_spark()
+                stage.kill_spark(pid)
             case "gateway":
                 stage.kill_gateway()
             case "postgres":
@@ -182,16 +184,19 @@ class Drama:
         for thread in (*self.writers, *self.readers):
             thread.join(30)
 
-    def play(self, faults: tuple[Fault, ...]) -> Outcome:
-        """One period: a run per fault, then runs without until it is archived; then everything is checked."""
-        began = time.monotonic()
+    def play(self, faults: tuple[Fault, ...], *, command: bool = False) -> Outcome:
+        """One period: a run per fault, then runs without until it is archived; then everything is checked.
+
+        `command`: those with a fault are `frostline archive` itself, started as a person would.
+        """
+        began, written, looked = time.monotonic(), self._acknowledged(), self._looks()
         self._expire()
         act = Act(self.stage, self.name, self.world.wrong)
         ends: list[str] = []
         for fault in faults:
             if self._archived():
                 break
-            ended = self._run(act, act.answer(fault))
+            ended = self._run(act, act.answer(fault), command=command)
             ends.append(_short(ended))
         while not self._archived() or not ends or not ended.done:
             if len(ends) > len(faults) + MOST_RUNS:
@@ -203,7 +208,15 @@ class Drama:
         self.world.first = self.period
         self.rows = ledger.check(self.world, self.writers)
         self._check_leftovers(faults)
-        return Outcome(faults, len(act.met) == len(faults), len(ends), tuple(ends), time.monotonic() - began)
+        met = len(act.met) == len(faults)
+        seconds, written, looked = time.monotonic() - began, self._acknowledged() - written, self._looks() - looked
+        return Outcome(faults, met, len(ends), tuple(ends), seconds, written, looked)
+
+    def _acknowledged(self) -> int:
+        return sum(writer.acknowledged for writer in self.writers)
+
+    def _looks(self) -> int:
+        return sum(reader.looks for reader in self.readers)
 
     def clean(self) -> list[Found]:
         """Nothing is left in the lake either, once what can be removed has been; returns what was."""
@@ -223,9 +236,10 @@ class Drama:
         ledger.check(self.world, self.writers)
         return found
 
-    def _run(self, act: Act, answer: Answer) -> Ended:
+    def _run(self, act: Act, answer: Answer, *, command: bool = False) -> Ended:
+        run = self.stage.command if command else self.stage.archive
         try:
-            return self.stage.archive(f"public.{self.name}", answer)
+            return run(f"public.{self.name}", answer)
         finally:
             act.over()
             self.stage.heal()

@@ -7,6 +7,8 @@ import os
 import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import psycopg
 from pydantic import SecretStr
 
 from faults.archiver import Ended, Forks, SparkHost
+from fix_commands import command, environment
 from frostline import config
 from frostline.config import Settings
 from frostline.local import gateway_process, processes
@@ -115,6 +118,27 @@ class Stage:
         finally:
             self.points.answer = lambda _point, _pid: True
 
+    def command(self, table: str, answer: Answer) -> Ended:
+        """One run as a person starts it: `frostline archive`, with a Spark of its own."""
+        self.points.answer = answer
+        given = {"FROSTLINE_FAULTS": str(self.points.path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        with subprocess.Popen(
+            command("--dir", str(self._own.local.dir), "archive", table),
+            env=environment(given),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self._own.local.dir,
+        ) as run:
+            try:
+                _, said = run.communicate(timeout=300)
+            finally:
+                self.points.answer = lambda _point, _pid: True
+        assert "Traceback" not in said, said
+        error = next((line for line in said.splitlines() if line.startswith("error: ")), None)
+        assert run.returncode in (0, 1, -signal.SIGKILL), said
+        return Ended(run.returncode < 0, error, said=tuple(said.splitlines()))
+
     def kill_postgres(self) -> None:
         """The postmaster first, so that it does not restart what dies under it; then every process of its own."""
         postmaster = self._service("Postgres")
@@ -128,8 +152,11 @@ class Stage:
     def kill_gateway(self) -> None:
         os.kill(self._service("gateway"), signal.SIGKILL)
 
-    def kill_spark(self) -> None:
-        self.spark.kill()
+    def kill_spark(self, run: int) -> None:
+        """The run's own, if it has one."""
+        own = [pid for pid in _children(run) if "java" in processes.command_line(pid)]
+        for pid in own or [self.spark.pid]:
+            os.kill(pid, signal.SIGKILL)
 
     def heal(self) -> None:
         """Whatever was killed is there again."""

@@ -33,13 +33,13 @@ def stage() -> Iterator[Stage]:
         made.close()
 
 
-def play(stage: Stage, name: str, scenes: Sequence[Faults], seed: int = 1) -> list[Outcome]:
+def play(stage: Stage, name: str, scenes: Sequence[Faults], seed: int = 1, *, command: bool = False) -> list[Outcome]:
     """Every scene takes one period; what went wrong is the test's failure."""
     drama = Drama(stage, name, seed)
     outcomes = []
     try:
         for scene in scenes:
-            outcomes.append(drama.play(scene))
+            outcomes.append(drama.play(scene, command=command))
             assert not drama.world.wrong, f"seed {seed}, {scene}: {drama.world.wrong}"
         drama.clean()
     finally:
@@ -79,8 +79,12 @@ class TestShort:
     def test_the_gateway_is_killed(self, stage: Stage) -> None:
         play(stage, "gateway", [(Fault("gateway", point),) for point in ("export.commit", "verify.heap", "swap.begun")])
 
-    def test_spark_is_killed(self, stage: Stage) -> None:
-        play(stage, "spark", [(Fault("spark", "export.snapshot", 0.3),)])
+    def test_the_command_and_its_spark_are_killed(self, stage: Stage) -> None:
+        """Spark under `frostline archive`, then the whole command; its Spark does not stay behind."""
+        scene = (Fault("spark", "export.snapshot", 0.3), Fault("archiver", "swap.commit"))
+        [outcome] = play(stage, "command", [scene], command=True)
+        assert outcome.ends[0].startswith("failed: error: exporting public.command_00 to the lake failed")
+        assert outcome.ends[1:] == ("killed", "went on")
 
     def test_storage_and_catalog_fail(self, stage: Stage) -> None:
         scenes = [
@@ -117,4 +121,4 @@ def test_soak(stage: Stage) -> None:
     for start in range(0, len(scenes), PERIODS):
         outcomes += play(stage, f"soak_{start // PERIODS}", scenes[start : start + PERIODS], SEED + start)
         print(f"seed {SEED}: {len(outcomes)} of {len(scenes)}", file=sys.stderr)  # noqa: T201
-    report.renew(outcomes, SEED, 0, 0)
+        report.renew(outcomes, SEED)
