@@ -9,7 +9,7 @@ BIN := .venv/bin
 help:
 	@echo 'make demo    set up, then see a table hand its old rows to a lake'
 	@echo 'make test    set up, then every check and test'
-	@echo 'make soak    a hundred thousand generated queries against Postgres itself: about an hour'
+	@echo 'make soak    a hundred thousand generated queries against Postgres itself, a thousand faults: about three hours'
 	@echo 'make check   style, types and import directions only'
 	@echo 'make format  let ruff write the style'
 	@echo 'make bench   every benchmark on 20 million cold rows; renews docs/benchmarks.md (20 minutes, 8 GB of disk)'
@@ -30,9 +30,11 @@ demo: fetch
 test: fetch check
 	$(BIN)/pytest
 
-# As many under each of two collations, and again on Postgres 15 where that is installed.
+# As many queries under each of two collations, and again on Postgres 15 where that is installed. Then a thousand faults;
+# these write docs/faults.md, and SOAK_SEED=<seed> plays the same ones again.
 soak: fetch
 	SOAK_EXAMPLES=50000 $(BIN)/pytest tests/integration/gateway/test_generated.py
+	SOAK_FAULTS=1000 $(BIN)/pytest -s tests/faults
 
 check: setup
 	$(BIN)/ruff check

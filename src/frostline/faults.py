@@ -24,6 +24,7 @@ POINTS = {
     "capture.commit": "the triggers stand, not committed",
     "export.table": "the Iceberg table stands on the registry's snapshot",
     "export.snapshot": "a Postgres snapshot is exported, nothing is written",
+    "export.written": "the data files are written, nothing refers to them",
     "export.commit": "the Iceberg commit is made, nobody knows",
     "export.flush": "the commit is found by the operation's id, its files are not flushed",
     "export.flushed": "the files are flushed, the snapshot is not recorded",

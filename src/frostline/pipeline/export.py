@@ -15,6 +15,7 @@ from psycopg.sql import Identifier
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
+from frostline.faults import InjectedFault, reached
 from frostline.lake import catalog as lake
 from frostline.lake import layout, writer
 from frostline.lake.layout import OPERATION, PERIOD
@@ -53,8 +54,9 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
         )
         parts = _slices(source, settings.lake.file_size, spark.sparkContext.defaultParallelism)
         files = _run(spark, job, parts, operation)
+        reached("export.written")
         lake.append(settings, managed, files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})
-    except FrostlineError:
+    except (FrostlineError, InjectedFault):
         raise
     except Exception as error:
         raise OperationError(
