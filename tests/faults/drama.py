@@ -117,7 +117,7 @@ class Act:
             case "session":
                 _terminate(stage, "application_name = 'frostline archive'")
             case "catalog session":
-                _terminate(stage, "application_name = 'PostgreSQL JDBC Driver'")
+                _terminate(stage, "query LIKE '%iceberg_tables%' OR application_name = 'frostline export'")
             case "disk":
                 self._open.enter_context(stage.small_files(pid, stage.spark.pid))
             case "storage":
@@ -131,7 +131,7 @@ class Act:
 
 
 def _terminate(stage: Stage, which: str) -> None:
-    stage.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {which}")
+    stage.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ({which})")
 
 
 def _lock_catalog(stage: Stage, seconds: float) -> None:

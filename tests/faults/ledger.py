@@ -376,7 +376,7 @@ class Reader(threading.Thread):
             except psycopg.Error as error:
                 state = error.sqlstate or "lost"
                 self.world.errors[f"read {state}"] += 1
-                if state not in _GONE | {"40001"}:
+                if state not in _GONE | {"40001", "58030"}:  # 58030: the lake's files cannot be read
                     self.world.wrong.append(f"{self.name}: {state} {error}")
                 if connection is not None and (connection.broken or connection.closed or state in _GONE):
                     connection.close()
