@@ -66,11 +66,11 @@ _KEPT = 1000
 
 _TABLE = """
 SELECT t.id, n.nspname AS schema, c.relname AS name, t.seam,
-       CASE WHEN %(operation)s::bigint IS NULL THEN t.snapshot_id ELSE o.snapshot_id END AS snapshot_id,
-       CASE WHEN %(operation)s::bigint IS NULL THEN t.metadata_location ELSE o.metadata_location END
+       CASE WHEN $2 IS NULL THEN t.snapshot_id ELSE o.snapshot_id END AS snapshot_id,
+       CASE WHEN $2 IS NULL THEN t.metadata_location ELSE o.metadata_location END
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
-       %(operation)s::bigint IS NULL OR o.id IS NOT NULL AS found,
+       $2 IS NULL OR o.id IS NOT NULL AS found,
        ARRAY(SELECT ha.attname::text
              FROM pg_catalog.pg_index i
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
@@ -90,8 +90,8 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = t.relation
 JOIN pg_catalog.pg_class dc ON dc.oid = t.delta
 JOIN pg_catalog.pg_namespace dn ON dn.oid = dc.relnamespace
-LEFT JOIN frostline.operations o ON o.id = %(operation)s AND o.table_id = t.id
-WHERE t.id = %(table)s
+LEFT JOIN frostline.operations o ON o.id = $2 AND o.table_id = t.id
+WHERE t.id = $1
 """
 
 _COLUMNS = """
@@ -125,24 +125,40 @@ ORDER BY a.attnum
 """
 
 
+# Planned once per connection. What it finds is the first thing every transaction of the gateway wants to know.
+PREPARE = f"PREPARE frostline_table (bigint, bigint) AS {_TABLE}"
+
+
+def question(table_id: int, operation_id: int | None = None) -> str:
+    """The query whose one row `described` takes, on a connection that has run PREPARE."""
+    return f"EXECUTE frostline_table ({int(table_id)}, {'NULL' if operation_id is None else int(operation_id)})"
+
+
 def cold_table(connection: Connection[Any], table_id: int, operation_id: int | None = None) -> ColdTable:
     """Describe one managed table; with an operation, at the Iceberg snapshot that operation made."""
-    values = {"table": table_id, "operation": operation_id}
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_TABLE, values).fetchone()
-        if row is None:
-            raise QueryError(
-                f"no table is registered with Frostline under number {table_id}",
-                hint="the foreign table was left behind by an unregistered table; drop it",
-                sqlstate="42P01",
-            )
-        if not row["found"]:
-            raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
-        # A point look-up would spend most of its time on a description that hardly ever changes.
-        known = _descriptions.get(key := (*connection_key(connection), table_id, operation_id))
-        if known is not None and known[0] == row:
-            return known[1]
-        columns = [_column(found) for found in cursor.execute(_COLUMNS, values)]
+        row = cursor.execute(question(table_id, operation_id)).fetchone()
+    return described(connection, row, table_id, operation_id)
+
+
+def described(
+    connection: Connection[Any], row: Mapping[str, Any] | None, table_id: int, operation_id: int | None = None
+) -> ColdTable:
+    """The table that the answer to its question is about."""
+    if row is None:
+        raise QueryError(
+            f"no table is registered with Frostline under number {table_id}",
+            hint="the foreign table was left behind by an unregistered table; drop it",
+            sqlstate="42P01",
+        )
+    if not row["found"]:
+        raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
+    # A point look-up would spend most of its time on a description that hardly ever changes.
+    known = _descriptions.get(key := (*connection_key(connection), table_id, operation_id))
+    if known is not None and known[0] == row:
+        return known[1]
+    with connection.cursor(row_factory=dict_row) as cursor:
+        columns = [_column(found) for found in cursor.execute(_COLUMNS, {"table": table_id})]
     table = _table(row, columns)
     if len(_descriptions) >= _KEPT:
         _descriptions.clear()

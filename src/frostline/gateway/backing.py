@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
+from frostline.catalog import cold
 from frostline.catalog.database import session_sql
 from frostline.errors import DatabaseError, QueryError
 from frostline.gateway.cancel import Canceller
@@ -20,6 +20,9 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 """
 
 
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
+
+
 class Backing:
     """One session's connection to Postgres; its transactions write nothing but temporary tables."""
 
@@ -29,6 +32,7 @@ class Backing:
         self._canceller = canceller
         self.open = False
         self.snapshot: str | None = None
+        self.prepared: set[str] = set()  # statements that this connection knows by name
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -37,28 +41,36 @@ class Backing:
             raise QueryError("the backing transaction is not open")
         return self._connection
 
-    def begin(self, snapshot: str | None = None) -> None:
-        """Open the transaction; its snapshot is taken by the first query, or is an exported one."""
-        connection = self._begun()
-        with self.running():
-            if snapshot is not None:
-                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
-        self.snapshot = snapshot
+    def begin(
+        self, snapshot: str | None = None, questions: Callable[[], Sequence[str]] = tuple
+    ) -> list[Mapping[str, Any] | None]:
+        """Open the transaction at its first question's snapshot or an exported one; the first row of each answer.
 
-    def _begun(self) -> psycopg.Connection[Any]:
-        """In a transaction; on a new connection when the old one was ended while we were idle."""
+        All of it is one round trip: a point look-up has few others.
+        """
+        at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {_quoted(snapshot)}"]
         for last in (False, True):
             connection = self._connect()
             try:
                 with self.running():
-                    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+                    cursor = connection.execute("; ".join([_BEGIN, *at, *questions()]))
             except psycopg.OperationalError:
+                # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
+                    self._reset(connection)
                     raise
                 continue
-            self.open = True
-            return connection
+            except BaseException:
+                self._reset(connection)
+                raise
+            self.open, self.snapshot = True, snapshot
+            return _first_rows(cursor, skipping=1 + len(at))
         raise AssertionError
+
+    def _reset(self, connection: psycopg.Connection[Any]) -> None:
+        """Out of a transaction that failed while it was being opened."""
+        self.open = not connection.closed
+        self.end()
 
     def end(self) -> None:
         """Forget the transaction and everything in it."""
@@ -108,7 +120,27 @@ class Backing:
                 self._connection = psycopg.connect(self._dsn, autocommit=True, application_name="frostline gateway")
                 self._connection.execute(session_sql(local=False))
                 self._connection.execute(_SETTINGS)
+                # Otherwise psycopg prepares too, and forgets all that is prepared, ours included, after an error.
+                self._connection.prepare_threshold = None
+                self._connection.execute(cold.PREPARE)
+                self.prepared.clear()
             except psycopg.Error as error:
                 self.close()
                 raise DatabaseError(f"the gateway cannot reach Postgres: {str(error).strip()}") from None
         return self._connection
+
+
+def _first_rows(cursor: psycopg.Cursor[Any], skipping: int) -> list[Mapping[str, Any] | None]:
+    """The first row of each result after those of the opening statements."""
+    for _ in range(skipping - 1):
+        cursor.nextset()
+    found: list[Mapping[str, Any] | None] = []
+    while cursor.nextset():
+        row = cursor.fetchone()
+        names = [column.name for column in cursor.description or ()]
+        found.append(None if row is None else dict(zip(names, row, strict=True)))
+    return found
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -19,6 +19,7 @@ from frostline.gateway.translate import Parameters, Translated
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
+Tokens = Sequence[Token]
 ENDS = ("rollback", "abort", "commit", "end")
 
 
@@ -39,8 +40,9 @@ class Executor:
         self.view = view
         self.transaction = Transaction()
         self.prepared: dict[str, str] = {}
+        self._over = False  # the transaction is; Postgres is told once the client has its answer
         self._rescan = False  # the statement being worked on goes on with a cursor it had
-        self._kinds: dict[str, Callable[[str, list[Token], Parameters], Result]] = {
+        self._kinds: dict[str, Callable[[str, Tokens, Parameters], Result]] = {
             "set": lambda *_: Result("SET"),
             "reset": lambda *_: Result("RESET"),
             "start": self._begin,
@@ -65,6 +67,7 @@ class Executor:
 
     def run(self, text: str, parameters: Parameters = ()) -> Result:
         """Execute one statement."""
+        self.tidy()
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
         if self.transaction.status == FAILED and first not in ENDS:
@@ -93,8 +96,18 @@ class Executor:
     def settle(self) -> None:
         """After a statement outside a transaction block nothing is kept."""
         if self.transaction.status == IDLE:
-            self.transaction.end()
+            self._end()
+
+    def tidy(self) -> None:
+        """End the backing transaction of one that is over."""
+        if self._over:
+            self._over = False
             self.view.end()
+
+    def _end(self) -> None:
+        self.transaction.end()
+        self.view.forget()
+        self._over = True
 
     def end(self) -> None:
         """The session is over."""
@@ -102,33 +115,31 @@ class Executor:
         self.view.end()
         self.view.backing.close()
 
-    def _begin(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _begin(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.begin()
         return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
 
     def _commit(self, *_: object) -> Result:
         tag = "ROLLBACK" if self.transaction.status == FAILED else "COMMIT"
-        self.transaction.end()
-        self.view.end()
+        self._end()
         return Result(tag)
 
-    def _rollback(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _rollback(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         if len(tokens) > 1 and any(token.word("to") for token in tokens[1:3]):
             self.transaction.rollback_to(tokens[-1].text)
         else:
-            self.transaction.end()
-            self.view.end()
+            self._end()
         return Result("ROLLBACK")
 
-    def _savepoint(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _savepoint(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.savepoint(tokens[-1].text)
         return Result("SAVEPOINT")
 
-    def _release(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _release(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.release(tokens[-1].text)
         return Result("RELEASE")
 
-    def _declare(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+    def _declare(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
         if self.transaction.status != ACTIVE:
             raise QueryError("DECLARE CURSOR can only be used in transaction blocks", sqlstate="25P01")
         at = lexer.clause(tokens, "for")
@@ -136,12 +147,12 @@ class Executor:
             raise _syntax(tokens)
         self._rescan = tokens[1].text in self.transaction.declared
         try:
-            self.transaction.declare(tokens[1].text, self.rows(text[tokens[at].end :].strip(), parameters))
+            self.transaction.declare(tokens[1].text, self.rows(text, tokens[at + 1 :], parameters))
         finally:
             self._rescan = False
         return Result("DECLARE CURSOR")
 
-    def _fetch(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _fetch(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         """FETCH [FORWARD] [n | ALL | NEXT] FROM c."""
         rows = self.transaction.cursor(tokens[-1].text)
         words = [token.text for token in tokens[1:-1] if not token.word("from", "in", "forward")]
@@ -153,18 +164,18 @@ class Executor:
             raise _syntax(tokens)
         return Result("FETCH {}", rows, wanted, keep=True)
 
-    def _move(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _move(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         """Only MOVE BACKWARD ALL: postgres_fdw's way to scan again."""
         if not (len(tokens) == 5 and tokens[1].word("backward") and tokens[2].word("all")):
             raise _syntax(tokens)
         self.transaction.cursor(tokens[-1].text).restart()
         return Result("MOVE 0")
 
-    def _close(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _close(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.close(None if tokens[-1].word("all") else tokens[-1].text)
         return Result("CLOSE CURSOR")
 
-    def _deallocate(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _deallocate(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         if tokens[-1].word("all"):
             self.prepared.clear()
             return Result("DEALLOCATE ALL")
@@ -172,17 +183,16 @@ class Executor:
             raise QueryError(f'prepared statement "{tokens[-1].text}" does not exist', sqlstate="26000")
         return Result("DEALLOCATE")
 
-    def _select(self, text: str, _tokens: list[Token], parameters: Parameters) -> Result:
-        return Result("SELECT {}", self.rows(text, parameters))
+    def _select(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
+        return Result("SELECT {}", self.rows(text, tokens, parameters))
 
-    def rows(self, text: str, parameters: Parameters) -> Rows:
-        """A SELECT's result: by DuckDB when every part is known to be exact, else by Postgres."""
-        found = self._answer(text, parameters)
+    def rows(self, text: str, tokens: Tokens, parameters: Parameters) -> Rows:
+        """What the SELECT of these tokens returns: by DuckDB where all of it is known to be exact, else by Postgres."""
+        found = self._answer(text, tokens, parameters)
         self.view.metrics.add("queries_total", path=found.path)
         return found
 
-    def _answer(self, text: str, parameters: Parameters) -> Rows:
-        tokens = lexer.tokens(text)
+    def _answer(self, text: str, tokens: Tokens, parameters: Parameters) -> Rows:
         call = calls.asked(tokens, parameters)
         if call is not None:
             return calls.answer(self.view, call)
@@ -196,13 +206,15 @@ class Executor:
         tables = self._pin([reference.source for reference in found])
         if len(found) == 1:
             try:
-                return self._from_lake(text, found[0], tables[found[0].source], parameters)
+                return self._from_lake(text, tokens, found[0], tables[found[0].source], parameters)
             except Unknown:
                 pass
-        return fallback.evaluate(self.view, text, found, tables, parameters)
+        return fallback.evaluate(self.view, text, tokens, found, tables, parameters)
 
-    def _from_lake(self, text: str, reference: Reference, table: ColdTable, parameters: Parameters) -> Rows:
-        plan = planned(text, reference, table, parameters)
+    def _from_lake(
+        self, text: str, tokens: Tokens, reference: Reference, table: ColdTable, parameters: Parameters
+    ) -> Rows:
+        plan = planned(text, tokens, reference, table, parameters)
         found = plan.translated
         scan = cold_rows(self.view, reference.source, table, found.columns, plan.conditions)
         if scan.empty and plan.nothing_from_nothing:
@@ -226,23 +238,23 @@ class Executor:
     def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
         return self.view.pin(sources, may_restart=not self.transaction.cursors, rescan=self._rescan)
 
-    def _write(self, text: str, tokens: list[Token], parameters: Parameters) -> Result:
+    def _write(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
         """An UPDATE or DELETE that selects no cold row is done; any other is refused."""
         source, table = self._target(tokens)
         write = writes.pushed(text, tokens)
         if write is None:
             raise writes.refusal(table, source, "a row")
-        count = _single(self.rows(write.count, parameters))
+        count = _single(self.rows(write.count, lexer.tokens(write.count), parameters))
         if count:
             raise writes.refusal(table, source, f"{count} row{'s match' if count != 1 else ' matches'}")
         rows = None if write.returning is None else FixedRows(write.returning)
         return Result(f"{write.verb} 0", rows)
 
-    def _insert(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _insert(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         source, table = self._target(tokens)
         raise writes.refusal(table, source, "a new row")
 
-    def _truncate(self, _text: str, tokens: list[Token], _parameters: Parameters) -> Result:
+    def _truncate(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         source, table = self._target(tokens)
         raise writes.refusal(table, source, "TRUNCATE of the rows")
 

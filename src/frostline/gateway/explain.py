@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
-
-from sqlglot import exp
 
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import lexer, pruning, writes
+from frostline.gateway.clauses import Select, clauses
 from frostline.gateway.constants import Unknown
-from frostline.gateway.names import Reference, Source, references
-from frostline.gateway.parsed import parsed
+from frostline.gateway.lexer import Token
+from frostline.gateway.names import Source, references
 from frostline.gateway.translate import translate
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.pruning import Condition, chosen
 
+_NOTHING = lexer.tokens("NULL")
 DUCKDB, POSTGRES = "DuckDB", "Postgres, over rows from DuckDB"
 
 
@@ -47,7 +48,7 @@ def explain(view: View, text: str) -> str:
 def _reading(view: View, text: str) -> dict[str, Any]:
     found = references(lexer.tokens(text))
     tables = view.pin([reference.source for reference in found], may_restart=False)
-    split = _split(text, found[0], tables[found[0].source]) if len(found) == 1 else Split(why="a join")
+    split = _split(text, tables[found[0].source]) if len(found) == 1 else Split(why="a join")
     sizes = [_sizes(view, source, table, split.prunes) for source, table in tables.items()]
     return {
         "engine": DUCKDB if split.why is None else POSTGRES,
@@ -59,47 +60,51 @@ def _reading(view: View, text: str) -> dict[str, Any]:
     }
 
 
-def _split(text: str, reference: Reference, table: ColdTable) -> Split:
+def _split(text: str, table: ColdTable) -> Split:
     try:
-        tree = parsed(text, reference)
+        select = clauses(text)
     except Unknown as unknown:
         return Split(why=str(unknown))
-    parts = [(part.sql(dialect="postgres"), _alone(tree, part), part) for part in _conjuncts(tree)]
-    reasons = {sql: _unknown(select, table) for sql, select, _ in parts}
+    parts = {_text(select, tokens): _alone(select, tokens) for tokens in select.parts()}
+    reasons = {text: _unknown(part, table) for text, part in parts.items()}
     # Of a parameter no value is known yet.
-    fixed = [select for _, select, part in parts if part.find(exp.Parameter) is None]
+    fixed = [part for part in parts.values() if not _parameters(part)]
     return Split(
-        pushed=tuple(sql for sql, reason in reasons.items() if reason is None),
-        kept=tuple(sql for sql, reason in reasons.items() if reason is not None),
-        why="; ".join(dict.fromkeys(filter(None, [*reasons.values(), _unknown(tree, table)]))) or None,
-        prunes=tuple(condition for select in fixed for condition in pruning.conditions(select, table)),
+        pushed=tuple(text for text, reason in reasons.items() if reason is None),
+        kept=tuple(text for text, reason in reasons.items() if reason is not None),
+        why="; ".join(dict.fromkeys(filter(None, [*reasons.values(), _unknown(select, table)]))) or None,
+        prunes=tuple(condition for part in fixed for condition in pruning.conditions(part, table)),
     )
 
 
-def _unknown(tree: exp.Expression, table: ColdTable) -> str | None:
+def _unknown(select: Select, table: ColdTable) -> str | None:
     """Why DuckDB is not asked; None: it is."""
-    numbers = [int(node.name) for node in tree.find_all(exp.Parameter) if node.name.isdecimal()]
     try:
-        translate(tree, table, (None,) * max(numbers, default=0))
+        translate(select, table, (None,) * max(_parameters(select), default=0))
     except Unknown as unknown:
         return str(unknown)
     return None
 
 
-def _conjuncts(tree: exp.Expression) -> Iterator[exp.Expression]:
-    where = tree.args.get("where")
-    waiting = [where.this] if where is not None else []
-    while waiting:
-        node = waiting.pop(0).unnest()
-        if isinstance(node, exp.And):
-            waiting = [node.left, node.right, *waiting]
-        else:
-            yield node
+def _parameters(select: Select) -> list[int]:
+    tokens = chain.from_iterable(select.clauses.values())
+    return [int(token.text[1:]) for token in tokens if token.kind == "parameter"]
 
 
-def _alone(tree: exp.Expression, condition: exp.Expression) -> exp.Expression:
+def _text(select: Select, tokens: Sequence[Token]) -> str:
+    """A condition as it was written, without the parentheses around all of it."""
+    while len(tokens) > 2 and (tokens[0].text, tokens[-1].text) == ("(", ")") and _enclosed(tokens):
+        tokens = tokens[1:-1]
+    return select.text[tokens[0].start : tokens[-1].end]
+
+
+def _enclosed(tokens: Sequence[Token]) -> bool:
+    return all(token.depth > tokens[0].depth for token in tokens[1:-1])
+
+
+def _alone(select: Select, condition: Sequence[Token]) -> Select:
     """The same source with nothing but one condition."""
-    return exp.Select(expressions=[exp.Null()], from_=tree.args["from_"].copy(), where=exp.Where(this=condition.copy()))
+    return Select(select.text, {"select": _NOTHING, "from": select.get("from"), "where": condition})
 
 
 def _sizes(view: View, source: Source, table: ColdTable, conditions: Sequence[Condition]) -> dict[str, int]:

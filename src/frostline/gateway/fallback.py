@@ -9,12 +9,13 @@ from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode, lexer, pruning
+from frostline.gateway.clauses import cut
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source
 from frostline.gateway.rows import Batches, PostgresRows
 from frostline.gateway.scan import cold_rows
-from frostline.gateway.translate import Filter, Parameters, column_name, known_part, parse
+from frostline.gateway.translate import Filter, Parameters, column_name, known_part
 from frostline.gateway.view import TempTable, View
 from frostline.lake.pruning import Condition
 
@@ -24,16 +25,16 @@ _numbers = itertools.count(1)
 def evaluate(
     view: View,
     text: str,
+    tokens: Sequence[Token],
     found: Sequence[Reference],
     tables: Mapping[Source, ColdTable],
     parameters: Parameters,
 ) -> PostgresRows:
-    """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
-    tokens = lexer.tokens(text)
-    changes = []
+    """Run the SELECT these tokens of a text are on Postgres, over temporary tables with the cold rows it may need."""
+    changes = [(0, tokens[0].start, "")]
     for reference in found:
         table = tables[reference.source]
-        narrowed, files = _narrowed(text, table, parameters) if len(found) == 1 else (Filter(), ())
+        narrowed, files = _narrowed(text, tokens, table, parameters) if len(found) == 1 else (Filter(), ())
         name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed, files)
         changes.append((reference.start, reference.end, f'pg_temp."{name}"'))
     changes += _locks(tokens)
@@ -46,11 +47,13 @@ def _typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | 
     return [value if f"${number}" in mentioned else 0 for number, value in enumerate(parameters, 1)]
 
 
-def _narrowed(text: str, table: ColdTable, parameters: Parameters) -> tuple[Filter, tuple[Condition, ...]]:
+def _narrowed(
+    text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters
+) -> tuple[Filter, tuple[Condition, ...]]:
     """What DuckDB filters by, and what tells which files to read."""
     try:
-        tree = parse(text)
-        return known_part(tree, table, parameters), pruning.conditions(tree, table, parameters)
+        select = cut(text, tokens)
+        return known_part(select, table, parameters), pruning.conditions(select, table, parameters)
     except Unknown:
         return Filter(), ()
 

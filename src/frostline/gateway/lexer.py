@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from frostline.errors import QueryError
 
@@ -31,8 +31,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     kind: str
     text: str  # a quoted name's text is its name; a word's is lower-case
     start: int
@@ -43,39 +42,54 @@ class Token:
         return self.kind == "word" and self.text in words
 
 
-def tokens(sql: str) -> list[Token]:
+def tokens(sql: str) -> tuple[Token, ...]:
     """Every token but white space."""
-    return list(_tokens(sql) if len(sql) < _LONGEST else _scanned(sql))
+    return _tokens(sql) if len(sql) < _LONGEST else _scanned(sql)
 
 
-@lru_cache(maxsize=2000)
-def _tokens(sql: str) -> tuple[Token, ...]:
-    """A statement is looked at several times on its way, and many are sent again word for word."""
-    return tuple(_scanned(sql))
-
-
-def _scanned(sql: str) -> list[Token]:
+def _scanned(sql: str) -> tuple[Token, ...]:
     found: list[Token] = []
     at = depth = 0
-    while at < len(sql):
-        match = _TOKEN.match(sql, at)
-        # Block comments nest in Postgres and postgres_fdw sends none: refused rather than half understood.
-        # A word right before a quote is the prefix of a string that has no end.
-        if match is None or "/*" in (match["operator"] or "") or (match["word"] and sql[match.end() :][:1] == "'"):
-            raise QueryError(f"syntax error at or near character {at + 1}", sqlstate="42601")
-        kind, text = str(match.lastgroup), match.group()
-        if kind != "space":
-            depth -= text in (")", "]")
-            found.append(Token(kind, _content(kind, text), at, match.end(), depth))
-            depth += text in ("(", "[")
-        at = match.end()
-    return found
+    for match in _TOKEN.finditer(sql):
+        kind, text = match.lastgroup, match.group()
+        start, at = at, at + len(text)
+        # Between two matches is what no rule knows.
+        if match.start() != start or (kind in _CUT_SHORT and _cut_short(kind, text, sql[at : at + 1])):
+            raise _syntax(start)
+        if kind == "space":
+            continue
+        if kind == "word":
+            text = text.lower()
+        elif kind == "quoted" and text[0] == '"':
+            text = text[1:-1].replace('""', '"')
+        elif kind == "punctuation":
+            if text in ")]":
+                depth -= 1
+            elif text in "([":
+                found.append(Token(kind, text, start, at, depth))
+                depth += 1
+                continue
+        found.append(Token(str(kind), text, start, at, depth))
+    if at < len(sql):
+        raise _syntax(at)
+    return tuple(found)
 
 
-def _content(kind: str, text: str) -> str:
-    if kind == "word":
-        return text.lower()
-    return text[1:-1].replace('""', '"') if kind == "quoted" and text[0] == '"' else text
+# A statement is looked at several times on its way, and many are sent again word for word.
+_tokens = lru_cache(maxsize=2000)(_scanned)
+_CUT_SHORT = ("operator", "word")
+
+
+def _cut_short(kind: str, text: str, following: str) -> bool:
+    """Block comments nest in Postgres and postgres_fdw sends none: refused rather than half understood.
+
+    A word right before a quote is the prefix of a string that has no end.
+    """
+    return "/*" in text if kind == "operator" else following == "'"
+
+
+def _syntax(at: int) -> QueryError:
+    return QueryError(f"syntax error at or near character {at + 1}", sqlstate="42601")
 
 
 def split(sql: str) -> list[str]:

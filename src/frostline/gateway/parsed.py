@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sqlglot import exp
-
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import pruning
+from frostline.gateway.clauses import Select, cut
+from frostline.gateway.expressions.parse import parse_list
+from frostline.gateway.expressions.tree import Boolean, Column, Node, Null, Number, String
+from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference
-from frostline.gateway.translate import Parameters, Translated, parse, translate
+from frostline.gateway.translate import Parameters, Translated, translate
 from frostline.lake.pruning import Condition
 
-# A tree of a usual statement takes about 20 kB.
+# A usual one takes a few kB.
 _KEPT = 1000
 _LONGEST = 10_000  # a list of a hundred thousand values is not asked for twice
 
@@ -40,50 +43,50 @@ class _Table:
         return isinstance(other, _Table) and other.table is self.table
 
 
-def parsed(text: str, reference: Reference) -> exp.Expression:
-    """The tree of a statement over one source, to be read only; or Unknown."""
-    plain = _plain(text, reference)
-    return _kept_tree(plain) if len(plain) <= _LONGEST else parse(plain)
+@dataclass(frozen=True, eq=False)
+class _Statement:
+    """A statement as a key: by its text without the source's name."""
+
+    text: str
+    tokens: Sequence[Token]
+    key: str
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Statement) and other.key == self.key
 
 
-def planned(text: str, reference: Reference, table: ColdTable, parameters: Parameters) -> Plan:
-    """The plan of a statement over one source; or Unknown."""
-    plain = _plain(text, reference)
-    if len(plain) > _LONGEST or any(value is not None and len(value) > _LONGEST for value in parameters):
-        return _plan(parse(plain), table, parameters)
-    return _kept_plan(plain, _Table(table), tuple(parameters))
+def planned(text: str, tokens: Sequence[Token], reference: Reference, table: ColdTable, parameters: Parameters) -> Plan:
+    """The plan of the SELECT over one source that these tokens of a text are; or Unknown."""
+    key = f"{text[tokens[0].start : reference.start]}.{text[reference.end :]}"
+    statement = _Statement(text, tokens, key)
+    if len(key) > _LONGEST or any(value is not None and len(value) > _LONGEST for value in parameters):
+        return _plan(statement, _Table(table), parameters)
+    return _kept_plan(statement, _Table(table), tuple(parameters))
 
 
-def _plain(text: str, reference: Reference) -> str:
-    return f'{text[: reference.start]}"a"."source"{text[reference.end :]}'
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept_plan(plain: str, table: _Table, parameters: tuple[str | None, ...]) -> Plan:
-    return _plan(_kept_tree(plain), table.table, parameters)
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept_tree(plain: str) -> exp.Expression:
-    return parse(plain)
-
-
-def _plan(tree: exp.Expression, table: ColdTable, parameters: Parameters) -> Plan:
+def _plan(statement: _Statement, found: _Table, parameters: Parameters) -> Plan:
+    select, table = cut(statement.text, statement.tokens), found.table
     return Plan(
-        translate(tree, table, parameters),
-        pruning.conditions(tree, table, parameters),
-        _yields_nothing_from_nothing(tree),
+        translate(select, table, parameters),
+        pruning.conditions(select, table, parameters),
+        _yields_nothing_from_nothing(select),
     )
 
 
-def _yields_nothing_from_nothing(tree: exp.Expression) -> bool:
+_kept_plan = lru_cache(maxsize=_KEPT)(_plan)
+
+
+def _yields_nothing_from_nothing(select: Select) -> bool:
     """Whether a SELECT over no rows has no rows: one with an aggregate may have one."""
-    grouped = any(tree.args.get(name) for name in ("group", "having", "with_"))
-    return isinstance(tree, exp.Select) and not grouped and all(map(_per_row, tree.expressions))
+    tokens = select.get("select")
+    if select.get("group") or select.get("having") or (tokens and tokens[0].word("distinct")):
+        return False
+    return all(map(_per_row, parse_list(tokens)))
 
 
-def _per_row(output: exp.Expression) -> bool:
+def _per_row(output: Node) -> bool:
     """Names and constants only: what looks like a function may be an aggregate."""
-    while isinstance(output, exp.Paren | exp.Alias):
-        output = output.this
-    return isinstance(output, exp.Column | exp.Literal | exp.Null | exp.Boolean | exp.Star)
+    return isinstance(output, Column | Number | String | Boolean | Null)

@@ -65,6 +65,8 @@ class Session:
                 return
             with self.canceller.statement():
                 self._handle(kind, body)
+            # The client works on its answer meanwhile.
+            self.executor.tidy()
             if self._next is not None:
                 (rows, wanted), self._next = self._next, None
                 rows.prepare(wanted)

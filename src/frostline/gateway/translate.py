@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway.aggregates import NAMES as AGGREGATE_NAMES
-from frostline.gateway.clauses import Select, clauses, split
+from frostline.gateway.clauses import Select, split
 from frostline.gateway.expressions import output
 from frostline.gateway.expressions.emitter import Emitter, Parameters, column_name
 from frostline.gateway.expressions.grouped import Grouped
@@ -25,11 +22,10 @@ from frostline.gateway.lexer import Token
 from frostline.gateway.operators import GROUPED, SORTED
 from frostline.gateway.wire.messages import Field
 
-__all__ = ["Filter", "Parameters", "Translated", "column_name", "known_part", "parse", "translate"]
+__all__ = ["Filter", "Parameters", "Translated", "column_name", "known_part", "translate"]
 
 CTID = "'(0,1)'"
 TID_OID = 27
-_CLAUSES = "frostline clauses"  # among a tree's notes
 
 
 @dataclass
@@ -66,49 +62,22 @@ class Translated:
         return f"SELECT 1 FROM {source} WHERE {' OR '.join(self.hazards)} LIMIT 1"
 
 
-def parse(sql: str) -> exp.Expression:
-    """The tree of one statement, or Unknown. It carries the clauses as we read them ourselves."""
-    try:
-        tree = sqlglot.parse_one(sql, read="postgres")
-    except (SqlglotError, RecursionError) as error:
-        raise Unknown("the statement's text") from error
-    if not isinstance(tree, exp.Expression):
-        raise Unknown("the statement's text")
-    try:
-        tree.meta[_CLAUSES] = clauses(sql)
-    except Unknown as unknown:
-        tree.meta[_CLAUSES] = unknown
-    return tree
-
-
-def _select(statement: exp.Expression | Select) -> Select:
-    """The clauses of a statement; a tree that was put together is written down first."""
-    if isinstance(statement, Select):
-        return statement
-    found = statement.meta.get(_CLAUSES)
-    if isinstance(found, Unknown):
-        raise found
-    return found if isinstance(found, Select) else clauses(statement.sql(dialect="postgres"))
-
-
-def translate(statement: exp.Expression | Select, table: ColdTable, parameters: Parameters = ()) -> Translated:
+def translate(select: Select, table: ColdTable, parameters: Parameters = ()) -> Translated:
     """A SELECT over one source, whole, or Unknown."""
     try:
-        return _translate(_select(statement), table, parameters)
+        return _translate(select, table, parameters)
     except RecursionError:
         raise Unknown("an expression nested too deeply") from None
 
 
-def known_part(statement: exp.Expression | Select, table: ColdTable, parameters: Parameters = ()) -> Filter:
+def known_part(select: Select, table: ColdTable, parameters: Parameters = ()) -> Filter:
     """Those conjuncts of a single-source WHERE that DuckDB answers exactly: they narrow what Postgres is given."""
     found = Filter()
     try:
-        select = _select(statement)
-        alias, _ = _source(select.get("from"), may_have_alias=True)
-        conjuncts = select.where()
-    except (Unknown, RecursionError):
+        alias, _ = select.source()
+    except Unknown:
         return found
-    for conjunct in conjuncts:
+    for conjunct in select.known_conjuncts():
         emitter = Emitter(table, parameters, alias)
         try:
             condition = emitter.condition(conjunct)
@@ -121,10 +90,10 @@ def known_part(statement: exp.Expression | Select, table: ColdTable, parameters:
 
 
 def _translate(select: Select, table: ColdTable, parameters: Parameters) -> Translated:
-    _, sampled = _source(select.get("from"), may_have_alias=False)
+    sampled = _sampled(select)
     rows = Emitter(table, parameters)
     conditions = [rows.condition(conjunct) for conjunct in select.where()] + ([sampled] if sampled else [])
-    distinct, items = _items(select.get("select"))
+    distinct, items = _items(select)
     computed, keys = _computed(_keys(select, items, rows, distinct=distinct))
     grouped = keys is not None or any(_aggregates(item) for item in items)
     emitter = Grouped(rows, keys or {}) if grouped else rows
@@ -160,16 +129,12 @@ def _flat(value: object) -> Iterator[Node]:
             yield from _flat(item)
 
 
-def _source(tokens: Sequence[Token], *, may_have_alias: bool) -> tuple[str | None, str | None]:
-    """The alias of the one table, and the condition that samples it."""
-    # Unqualified it would be the name of a WITH query.
-    if [token.kind for token in tokens[:3]] != ["quoted", "punctuation", "quoted"] or tokens[1].text != ".":
-        raise Unknown("not one plain table")
-    rest = tokens[3:]
-    alias = None
-    if may_have_alias and rest and rest[0].kind in ("word", "quoted") and not rest[0].word("tablesample"):
-        alias, rest = rest[0].text, rest[1:]
-    return alias, _sample(rest) if rest else None
+def _sampled(select: Select) -> str | None:
+    """The condition that samples the one table, if it is sampled."""
+    alias, rest = select.source()
+    if alias is not None:
+        raise Unknown("an alias")
+    return _sample(rest) if rest else None
 
 
 def _sample(tokens: Sequence[Token]) -> str:
@@ -181,9 +146,16 @@ def _sample(tokens: Sequence[Token]) -> str:
     return f"(random() < {float(tokens[3].text)!r} / 100)"
 
 
-def _items(tokens: Sequence[Token]) -> tuple[bool, list[Node]]:
+def _items(select: Select) -> tuple[bool, Sequence[Node]]:
+    """The select list: the same again and again, where the conditions differ."""
+    tokens = select.get("select")
     distinct = bool(tokens) and tokens[0].word("distinct")
-    return distinct, parse_list(tokens[1:] if distinct else tokens)
+    return distinct, _parsed_list(tuple((token.kind, token.text) for token in tokens[distinct:]))
+
+
+@lru_cache(maxsize=1000)
+def _parsed_list(tokens: tuple[tuple[str, str], ...]) -> tuple[Node, ...]:
+    return tuple(parse_list([Token(kind, text, 0, 0, 0) for kind, text in tokens]))
 
 
 def _keys(select: Select, items: Sequence[Node], rows: Emitter, *, distinct: bool) -> dict[Node, Value] | None:

@@ -20,7 +20,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from frostline.catalog.cold import ColdColumn, ColdTable, cold_table
+from frostline.catalog.cold import ColdColumn, ColdTable, cold_table, described, question
 from frostline.catalog.pins import Snapshot
 from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
@@ -66,8 +66,8 @@ class View:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
         if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
             self.end()
-        self._open({source.snapshot for source in sources}, may_restart)
         try:
+            self._open(sources, may_restart)
             found = {source: self._table(source) for source in sources}
             moved = next((f"{table} {source.range}" for source, table in found.items() if _hot(source, table)), None)
             if any(pin.lost for pin in self._held):
@@ -120,18 +120,23 @@ class View:
         return int(row[0]) if row else 0
 
     def end(self) -> None:
-        """Forget everything read so far."""
+        """Forget everything read so far and end the transaction it was read in."""
+        self.forget()
+        self.backing.end()
+
+    def forget(self) -> None:
+        """Give back all but the transaction."""
         for name in filter(None, self._deltas.values()):
             with self.engine.cursor() as cursor:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
         for kept in (self.temp_tables, self._tables, self._deltas, self._changed):
             kept.clear()
         self._read = self._fixed = False
-        self.backing.end()
         while self._held:
             self.pins.release(self._held.pop())
 
-    def _open(self, snapshots: set[str | None], may_restart: bool) -> None:
+    def _open(self, sources: Sequence[Source], may_restart: bool) -> None:
+        snapshots = {source.snapshot for source in sources}
         if len(snapshots) > 1:
             raise QueryError("one statement cannot read at two snapshots", sqlstate="0A000")
         snapshot = next(iter(snapshots), None)
@@ -142,18 +147,41 @@ class View:
                 raise QueryError("the transaction reads at another snapshot already", sqlstate="25001")
             self.end()
         if not self.backing.open:
-            self.backing.begin(snapshot)
+            self._begin(snapshot, sources[0])
+
+    def _begin(self, snapshot: str | None, source: Source) -> None:
+        """Open the transaction and ask at once what nearly every statement wants to know."""
+        probe = _probe_name(source.table)
+        known = self.backing.prepared
+
+        def questions() -> list[str]:
+            return [question(source.table, source.operation), *(f"EXECUTE {name}" for name in known & {probe})]
+
+        try:
+            answers = self.backing.begin(snapshot, questions)
+        except psycopg.errors.UndefinedTable:
+            # The delta went away with its table; then that is the thing to say.
+            known.discard(probe)
+            answers = self.backing.begin(snapshot, questions)
+        with self.backing.running():
+            table = described(self.backing.connection, answers[0], source.table, source.operation)
+        self._know(source, table)
+        for answer in filter(None, answers[1:]):
+            self._changed[table.id] = bool(answer["exists"])
 
     def _table(self, source: Source) -> ColdTable:
         key = (source.table, source.operation)
         if key not in self._tables:
             with self.backing.running():
                 table = cold_table(self.backing.connection, *key)
-            if table.snapshot_id is not None and table.metadata_location is not None:
-                snapshot = Snapshot(table.id, table.snapshot_id, table.metadata_location)
-                self._held.append(self.pins.acquire(snapshot))
-            self._tables[key] = table
+            self._know(source, table)
         return self._tables[key]
+
+    def _know(self, source: Source, table: ColdTable) -> None:
+        if table.snapshot_id is not None and table.metadata_location is not None:
+            snapshot = Snapshot(table.id, table.snapshot_id, table.metadata_location)
+            self._held.append(self.pins.acquire(snapshot))
+        self._tables[source.table, source.operation] = table
 
     def _client_moved_on(self) -> bool:
         with self.backing.running():
@@ -162,8 +190,20 @@ class View:
     def _has_delta(self, source: Source, table: ColdTable) -> bool:
         # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
         if table.id not in self._changed:
-            self._changed[table.id] = self._exists(table, sql.SQL("true"))
+            self._changed[table.id] = self._probe(table)
         return self._changed[table.id] and self._exists(table, _in_range(source, table))
+
+    def _probe(self, table: ColdTable) -> bool:
+        """Whether the delta has any rows; the next transaction asks this with its first question."""
+        name = _probe_name(table.id)
+        if name not in self.backing.prepared:
+            statement = sql.SQL("PREPARE {} AS SELECT EXISTS (SELECT FROM {})")
+            with self.backing.running():
+                self.backing.connection.execute(statement.format(sql.Identifier(name), sql.Identifier(*table.delta)))
+            self.backing.prepared.add(name)
+        with self.backing.running():
+            row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
+        return bool(row and row[0])
 
     def _exists(self, table: ColdTable, condition: sql.Composable) -> bool:
         query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(sql.Identifier(*table.delta), condition)
@@ -198,6 +238,10 @@ class View:
                 target.register("versions", pa.Table.from_arrays(arrays, schema=schema))
                 target.execute(f"INSERT INTO {name} SELECT {', '.join(loads)} FROM versions")
                 target.unregister("versions")
+
+
+def _probe_name(table_id: int) -> str:
+    return f"frostline_delta_{int(table_id)}"
 
 
 def _hot(source: Source, table: ColdTable) -> bool:

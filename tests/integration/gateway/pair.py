@@ -7,11 +7,12 @@ from typing import Any
 
 import psycopg
 
-from frostline.catalog.cold import ColdTable, cold_table
+from frostline.catalog.cold import PREPARE, ColdTable, cold_table
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
+from frostline.gateway.clauses import clauses
 from frostline.gateway.constants import Unknown
 from frostline.gateway.server import Gateway
-from frostline.gateway.translate import Translated, parse, translate
+from frostline.gateway.translate import Translated, translate
 from integration.gateway.world import SEAM, World, rows
 
 COLD = f"ts < '{SEAM}'"
@@ -32,6 +33,7 @@ class Pair:
     table: ColdTable = field(init=False)
 
     def __post_init__(self) -> None:
+        self.connection.execute(PREPARE)
         self.table = cold_table(self.connection, self.world.table_id)
 
     @property
@@ -42,7 +44,7 @@ class Pair:
     def translated(self, query: str) -> Translated | None:
         """What DuckDB would be asked for a remote statement; None: Postgres evaluates it."""
         try:
-            return translate(parse(query.replace("{t}", self.source)), self.table)
+            return translate(clauses(query.replace("{t}", self.source)), self.table)
         except Unknown:
             return None
 

@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, UUIDType
 
-from frostline.catalog.cold import ColdColumn, cold_table
+from frostline.catalog.cold import PREPARE, ColdColumn, cold_table
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.model.tables import lake_names
@@ -104,6 +104,7 @@ def build(admin: str, directory: Path, *, dense: bool = False, locale: str = "")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET timezone = 'UTC'")
         table_id = _tables(connection, dense)
+        connection.execute(PREPARE)
         columns = list(cold_table(connection, table_id).columns.values())
         lake = _lake(connection, columns, directory, DENSE_FILES if dense else 1)
         pin(connection, table_id, lake)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import singledispatchmethod
+from typing import Any
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import constants
@@ -72,35 +72,32 @@ class Emitter:
         found = self.value(node)
         return constants.constant(wanted, found.text) if found.type is UNTYPED else found
 
-    @singledispatchmethod
     def value(self, node: Node) -> Value:
-        raise Unknown(type(node).__name__)
+        """What DuckDB is given for an expression, or Unknown."""
+        writer = _WRITERS.get(type(node))
+        if writer is None:
+            raise Unknown(type(node).__name__)
+        return writer(self, node)
 
-    @value.register
-    def _(self, node: Column) -> Value:
+    def _column(self, node: Column) -> Value:
         column = self.column(node)
         return Value(column_name(column.number), of_column(column))
 
-    @value.register
-    def _(self, node: String) -> Value:
+    def _string(self, node: String) -> Value:
         return Value("", UNTYPED, constant=True, text=node.text)
 
-    @value.register
-    def _(self, _node: Null) -> Value:
+    def _null(self, _node: Null) -> Value:
         return Value("NULL", UNTYPED, constant=True)
 
-    @value.register
-    def _(self, node: Parameter) -> Value:
+    def _parameter(self, node: Parameter) -> Value:
         if not 1 <= node.number <= len(self.parameters):
             raise Unknown("a parameter")
         return Value("", UNTYPED, constant=True, text=self.parameters[node.number - 1])
 
-    @value.register
-    def _(self, node: Boolean) -> Value:
+    def _boolean(self, node: Boolean) -> Value:
         return constants.constant(BOOLEAN, "true" if node.value else "false")
 
-    @value.register
-    def _(self, node: Number) -> Value:
+    def _number(self, node: Number) -> Value:
         """The narrowest of int4, int8 and numeric, as Postgres reads it."""
         if node.text.removeprefix("-").isdecimal():
             for name in INTEGERS[1:]:
@@ -108,8 +105,7 @@ class Emitter:
                     return constants.constant(Type(name), node.text)
         return constants.number(node.text)
 
-    @value.register
-    def _(self, node: Cast) -> Value:
+    def _cast(self, node: Cast) -> Value:
         to = node.to
         if to.modifiers or to.array:
             raise Unknown(f"a cast to {to.name}")
@@ -120,15 +116,14 @@ class Emitter:
             return constants.constant(_named(to), inner.text)
         return self._apply(f"::{to.name}", [inner])
 
-    @value.register
-    def _(self, node: Operation) -> Value:
+    def _operation(self, node: Operation) -> Value:
         if node.name in ("and", "or"):
             return Value(f"({f' {node.name.upper()} '.join(map(self.condition, node.operands))})", BOOLEAN)
         if node.name == "not":
             return Value(f"(NOT {self.condition(node.operands[0])})", BOOLEAN)
-        return self._operation(node.name, [self.value(operand) for operand in node.operands])
+        return self._operated(node.name, [self.value(operand) for operand in node.operands])
 
-    def _operation(self, name: str, operands: list[Value]) -> Value:
+    def _operated(self, name: str, operands: list[Value]) -> Value:
         if len(operands) == 2:
             operands = list(comparisons.same_type(*operands))
         if name in COMPARISONS:
@@ -143,8 +138,7 @@ class Emitter:
             self.hazards.append(hazard)
         return found
 
-    @value.register
-    def _(self, node: Test) -> Value:
+    def _test(self, node: Test) -> Value:
         negated = "NOT " if node.negated else ""
         if node.value is not None:
             tested = self.condition(node.operand)
@@ -153,13 +147,12 @@ class Emitter:
             return Value(f"({column_name(self.column(node.operand).number)} IS {negated}NULL)", BOOLEAN)
         return Value(f"({self.typed(node.operand, BOOLEAN).sql} IS {negated}NULL)", BOOLEAN)
 
-    @value.register
-    def _(self, node: Quantified) -> Value:
+    def _quantified(self, node: Quantified) -> Value:
         left, items = self.value(node.left), self._items(node.right)
         return Value(comparisons.quantified(node.name, left, items, self._compared, every=node.every), BOOLEAN)
 
     def _compared(self, name: str, left: Value, right: Value) -> str:
-        return self._operation(name, [left, right]).sql
+        return self._operated(name, [left, right]).sql
 
     def _items(self, node: Node) -> list[Value]:
         """The elements of an array: one type, as in Postgres."""
@@ -173,8 +166,7 @@ class Emitter:
         element = _named(node.to)
         return [constants.constant(element, item) for item in constants.array_items(found.text)]
 
-    @value.register
-    def _(self, node: Case) -> Value:
+    def _case(self, node: Case) -> Value:
         conditions = [self._when(node.subject, condition) for condition, _ in node.branches]
         results = one_type([*(self.value(result) for _, result in node.branches), self.value(node.default or Null())])
         branches = " ".join(
@@ -187,8 +179,7 @@ class Emitter:
             return self.condition(condition)
         return self._compared("=", self.value(subject), self.value(condition))
 
-    @value.register
-    def _(self, node: Call) -> Value:
+    def _call(self, node: Call) -> Value:
         if node.star or node.distinct or node.where is not None:
             raise Unknown(node.name)
         operands = [self.value(argument) for argument in node.arguments]
@@ -207,6 +198,23 @@ class Emitter:
             raise Unknown(f"column {node.name}")
         self.columns.add(column)
         return column
+
+
+# functools.singledispatchmethod would take longer than most of these.
+_WRITERS: dict[type[Node], Callable[[Emitter, Any], Value]] = {
+    Column: Emitter._column,
+    String: Emitter._string,
+    Null: Emitter._null,
+    Parameter: Emitter._parameter,
+    Boolean: Emitter._boolean,
+    Number: Emitter._number,
+    Cast: Emitter._cast,
+    Operation: Emitter._operation,
+    Test: Emitter._test,
+    Quantified: Emitter._quantified,
+    Case: Emitter._case,
+    Call: Emitter._call,
+}
 
 
 def one_type(values: Sequence[Value]) -> list[Value]:

@@ -66,6 +66,7 @@ _RESERVED = frozenset(
     true union unique user using values variadic verbose when where window with xmlattributes xmlconcat xmlelement
     """.split()  # noqa: SIM905  a list of a hundred quoted words would fill two screens
 )
+_END = Token("end", "", 0, 0, 0)
 # Unquoted they are syntax with arguments like a function's.
 _CALLED = frozenset({"coalesce", "nullif"})
 
@@ -105,8 +106,9 @@ class Parser:
     """A cursor over tokens; each method takes what it names."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
+        self._tokens = (*tokens, _END)
         self._at = 0
+        self._token = self._tokens[0]  # the next one
         self._words_between: dict[str, tuple[int, Callable[[Node], Node]]] = {
             "or": (OR, self._or),
             "and": (AND, self._and),
@@ -121,8 +123,8 @@ class Parser:
         return node
 
     def end(self) -> None:
-        if self._at < len(self._tokens):
-            raise Unknown(self._tokens[self._at].text)
+        if self._token is not _END:
+            raise Unknown(self._token.text)
 
     def expressions(self) -> list[Node]:
         found = [self.expression()]
@@ -140,17 +142,15 @@ class Parser:
     def _prefixed(self) -> Node:
         if self._take_word("not"):
             return Operation("not", (self.expression(NOT),))
-        token = self._peek()
-        if token is not None and token.kind == "operator" and token.text in ("-", "+", "~", "@"):
-            self._at += 1
+        token = self._token
+        if token.kind == "operator" and token.text in ("-", "+", "~", "@"):
+            self._step()
             return _signed(token.text, self.expression(SIGN if token.text in "+-" else OTHER))
         return self._primary()
 
     def _infix(self, binding: int) -> Callable[[Node], Node] | None:
         """What goes on with the expression on the left, if it binds tightly enough."""
-        token = self._peek()
-        if token is None:
-            return None
+        token = self._token
         found: tuple[int, Callable[[Node], Node]] | None = None
         if token.kind == "typecast":
             found = CAST, self._cast
@@ -161,15 +161,15 @@ class Parser:
         return found[1] if found is not None and found[0] >= binding else None
 
     def _or(self, left: Node) -> Node:
-        self._at += 1
+        self._step()
         return _joined("or", left, self.expression(AND))
 
     def _and(self, left: Node) -> Node:
-        self._at += 1
+        self._step()
         return _joined("and", left, self.expression(NOT))
 
     def _cast(self, left: Node) -> Node:
-        self._at += 1
+        self._step()
         return Cast(left, self._type())
 
     def _operator(self, left: Node) -> Node:
@@ -183,13 +183,12 @@ class Parser:
             self._need(")")
             return Quantified(name, left, right, every)
         right = self.expression(strength + 1)
-        following = self._peek()
-        if strength == COMPARISON and following is not None and _BINDING.get(following.text) == COMPARISON:
+        if strength == COMPARISON and _BINDING.get(self._token.text) == COMPARISON:
             raise Unknown("a comparison of a comparison")
         return Operation(name, (left, right))
 
     def _is(self, left: Node) -> Node:
-        self._at += 1
+        self._step()
         negated = self._take_word("not")
         if self._take_word("distinct"):
             if not self._take_word("from"):
@@ -266,8 +265,7 @@ class Parser:
         return Call(name, arguments, star, distinct, where)
 
     def _case(self) -> Node:
-        following = self._peek()
-        subject = None if following is not None and following.word("when") else self.expression()
+        subject = None if self._token.word("when") else self.expression()
         branches = []
         while self._take_word("when"):
             condition = self.expression()
@@ -318,7 +316,7 @@ class Parser:
         for rest in (["precision"], ["varying"], ["with", "time", "zone"], ["without", "time", "zone"]):
             following = [token.text for token in self._tokens[self._at : self._at + len(rest)] if token.kind == "word"]
             if following == rest and first in ("double", "character", "bit", "timestamp", "time"):
-                self._at += len(rest)
+                self._step(len(rest))
                 return rest
         return []
 
@@ -329,28 +327,29 @@ class Parser:
             self._next()
         return True
 
-    def _peek(self) -> Token | None:
-        return self._tokens[self._at] if self._at < len(self._tokens) else None
+    def _step(self, count: int = 1) -> None:
+        self._at += count
+        self._token = self._tokens[self._at]
 
     def _next(self) -> Token:
-        token = self._peek()
-        if token is None:
+        token = self._token
+        if token is _END:
             raise Unknown("an expression that ends early")
-        self._at += 1
+        self._step()
         return token
 
     def _take(self, text: str) -> bool:
-        token = self._peek()
-        if token is None or token.text != text or token.kind not in ("punctuation", "operator"):
+        token = self._token
+        if token.text != text or token.kind not in ("punctuation", "operator"):
             return False
-        self._at += 1
+        self._step()
         return True
 
     def _take_word(self, *words: str) -> bool:
-        token = self._peek()
-        if token is None or not token.word(*words):
+        token = self._token
+        if token.text not in words or token.kind != "word":
             return False
-        self._at += 1
+        self._step()
         return True
 
     def _need(self, text: str) -> None:
