@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 Contender = Callable[[], object]
 Times = dict[str, list[float]]
+_PAUSE = 0.01  # the threads of the one before go to sleep
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def interleaved(contenders: Mapping[str, Contender], rounds: int, warm: int = 1)
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
+            time.sleep(_PAUSE)
             started = time.perf_counter()
             contenders[name]()
             times[name].append(time.perf_counter() - started)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import Connection
+from psycopg.pq.abc import PGresult
 from psycopg.rows import dict_row
 
 from frostline.errors import QueryError
@@ -61,7 +63,7 @@ class ColdTable:
 
 
 # The last description of each table and the row it was made from: it holds as long as that row is the same.
-_descriptions: dict[tuple[object, ...], tuple[Mapping[str, Any], ColdTable]] = {}
+_descriptions: dict[tuple[object, ...], tuple[tuple[bytes | None, ...], ColdTable]] = {}
 _KEPT = 1000
 
 _TABLE = """
@@ -71,12 +73,12 @@ SELECT t.id, n.nspname AS schema, c.relname AS name, t.seam,
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
        $2 IS NULL OR o.id IS NOT NULL AS found,
-       ARRAY(SELECT ha.attname::text
+       array_to_json(ARRAY(SELECT ha.attname::text
              FROM pg_catalog.pg_index i
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
              JOIN pg_catalog.pg_attribute ha ON ha.attrelid = i.indrelid AND ha.attnum = k.attnum
              WHERE i.indrelid = t.hot AND i.indisprimary AND k.position <= i.indnkeyatts
-             ORDER BY k.position) AS primary_key,
+             ORDER BY k.position)) AS primary_key,
        -- All that _COLUMNS reads and that can change, a tenth of its cost.
        (SELECT string_agg(ROW(a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
                               pg_catalog.format_type(a.atttypid, a.atttypmod), fc.lake_name)::text, ','
@@ -136,33 +138,37 @@ def question(table_id: int, operation_id: int | None = None) -> str:
 
 def cold_table(connection: Connection[Any], table_id: int, operation_id: int | None = None) -> ColdTable:
     """Describe one managed table; with an operation, at the Iceberg snapshot that operation made."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(question(table_id, operation_id)).fetchone()
-    return described(connection, row, table_id, operation_id)
+    cursor = connection.execute(question(table_id, operation_id))
+    assert cursor.pgresult is not None
+    return described(connection, cursor.pgresult, table_id, operation_id)
 
 
 def described(
-    connection: Connection[Any], row: Mapping[str, Any] | None, table_id: int, operation_id: int | None = None
+    connection: Connection[Any], answer: PGresult, table_id: int, operation_id: int | None = None
 ) -> ColdTable:
     """The table that the answer to its question is about."""
-    if row is None:
+    if answer.ntuples == 0:
         raise QueryError(
             f"no table is registered with Frostline under number {table_id}",
             hint="the foreign table was left behind by an unregistered table; drop it",
             sqlstate="42P01",
         )
-    if not row["found"]:
-        raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
     # A point look-up would spend most of its time on a description that hardly ever changes.
+    raw = tuple(answer.get_value(0, at) for at in range(answer.nfields))
     known = _descriptions.get(key := (*connection_key(connection), table_id, operation_id))
-    if known is not None and known[0] == row:
+    if known is not None and known[0] == raw:
         return known[1]
+    row = {
+        (answer.fname(at) or b"").decode(): None if value is None else value.decode() for at, value in enumerate(raw)
+    }
+    if row["found"] != "t":
+        raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
     with connection.cursor(row_factory=dict_row) as cursor:
         columns = [_column(found) for found in cursor.execute(_COLUMNS, {"table": table_id})]
     table = _table(row, columns)
     if len(_descriptions) >= _KEPT:
         _descriptions.clear()
-    _descriptions[key] = row, table
+    _descriptions[key] = raw, table
     return table
 
 
@@ -172,18 +178,20 @@ def connection_key(connection: Connection[Any]) -> tuple[str, int, str]:
     return info.host, info.port, info.dbname
 
 
-def _table(row: Mapping[str, Any], columns: list[ColdColumn]) -> ColdTable:
+def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTable:
+    """From a row as Postgres writes it."""
     by_name = {column.name: column for column in columns}
+    key = int(row["key"] or 0)
     return ColdTable(
-        id=row["id"],
-        schema=row["schema"],
-        name=row["name"],
+        id=int(row["id"] or 0),
+        schema=row["schema"] or "",
+        name=row["name"] or "",
         seam=parse_bound(row["seam"]) if row["seam"] is not None else None,
-        snapshot_id=row["snapshot_id"],
+        snapshot_id=int(row["snapshot_id"]) if row["snapshot_id"] is not None else None,
         metadata_location=row["metadata_location"],
-        delta=(row["delta_schema"], row["delta_name"]),
-        key=next(column for column in columns if column.number == row["key"]),
-        primary_key=tuple(by_name[name] for name in row["primary_key"]),
+        delta=(row["delta_schema"] or "", row["delta_name"] or ""),
+        key=next(column for column in columns if column.number == key),
+        primary_key=tuple(by_name[name] for name in json.loads(row["primary_key"] or "[]")),
         columns=by_name,
     )
 

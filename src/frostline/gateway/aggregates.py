@@ -29,7 +29,7 @@ WHY = {
     "distinct counts": "Values are told apart as GROUP BY does.",
     "integer sums": "Summed in 128 bits; printed as Postgres prints its bigint or numeric.",
     "numeric sums": "Summed as DECIMAL(38, s), which keeps the scale, as Postgres does; above 28 digits Postgres sums.",
-    "averages": "The exact sum over the count, with numeric division's own number of digits; above 24 digits "
+    "averages": "The exact sum over the count, with numeric division's own number of digits; above 28 digits "
     "Postgres divides.",
     "extremes": "The order is the same, and equal values print alike. Text only in byte order.",
     "truths": "Three-valued alike: NULLs are passed over.",

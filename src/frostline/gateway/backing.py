@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import select
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from frostline.catalog import cold
 from frostline.catalog.database import session_sql
@@ -18,8 +22,6 @@ from frostline.gateway.cancel import Canceller
 _SETTINGS = """
 SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fraction = 1; SET lock_timeout = '10s'
 """
-
-
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
 
 
@@ -30,9 +32,10 @@ class Backing:
         self._dsn = dsn
         self._connection: psycopg.Connection[Any] | None = None
         self._canceller = canceller
+        self._statements: dict[str, str] = {}  # prepared on every connection we open
+        self._early: tuple[str, ...] | None = None  # questions sent before they were asked
         self.open = False
         self.snapshot: str | None = None
-        self.prepared: set[str] = set()  # statements that this connection knows by name
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -41,39 +44,75 @@ class Backing:
             raise QueryError("the backing transaction is not open")
         return self._connection
 
-    def begin(
-        self, snapshot: str | None = None, questions: Callable[[], Sequence[str]] = tuple
-    ) -> list[Mapping[str, Any] | None]:
-        """Open the transaction at its first question's snapshot or an exported one; the first row of each answer.
+    def prepare(self, name: str, statement: str) -> None:
+        """Let `EXECUTE name` be asked from now on, by this connection and those that follow it."""
+        if self._connection is not None and self.open:
+            self._connection.execute(f"PREPARE {name} {statement}")
+        self._statements[name] = statement
+
+    def prepared(self, name: str) -> bool:
+        return name in self._statements
+
+    def forget(self, name: str) -> None:
+        """The next connection does not prepare it."""
+        self._statements.pop(name, None)
+
+    def begin_early(self, questions: Sequence[str]) -> None:
+        """Open a transaction and ask what will likely be asked first, without waiting for the answers."""
+        if self.open or self._early is not None or self._connection is None or self._connection.closed:
+            return
+        try:
+            _send(self._connection, None, questions)
+        except psycopg.Error:
+            self.close()
+        else:
+            self._early = tuple(questions)
+
+    def begin(self, snapshot: str | None = None, questions: Sequence[str] = ()) -> list[PGresult]:
+        """Open the transaction and ask; the answers are of the first question's snapshot, or of an exported one.
 
         All of it is one round trip: a point look-up has few others.
         """
-        at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {_quoted(snapshot)}"]
+        early, self._early = self._early, None
+        if early is not None and (snapshot is not None or early != tuple(questions)):
+            self._discard()
+            early = None
         for last in (False, True):
             connection = self._connect()
             try:
                 with self.running():
-                    cursor = connection.execute("; ".join([_BEGIN, *at, *questions()]))
+                    if early is None:
+                        _send(connection, snapshot, questions)
+                    early = None
+                    return self._opened(connection, snapshot)
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
-                    self._reset(connection)
                     raise
-                continue
-            except BaseException:
-                self._reset(connection)
-                raise
-            self.open, self.snapshot = True, snapshot
-            return _first_rows(cursor, skipping=1 + len(at))
         raise AssertionError
 
-    def _reset(self, connection: psycopg.Connection[Any]) -> None:
-        """Out of a transaction that failed while it was being opened."""
-        self.open = not connection.closed
-        self.end()
+    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None) -> list[PGresult]:
+        """The answers to what was sent; a transaction in which one failed is ended."""
+        found = _results(connection.pgconn)
+        failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
+        self.open, self.snapshot = True, snapshot
+        if failed is not None:
+            self.end()
+            raise error_from_result(failed)
+        return found[1 + (snapshot is not None) :]
+
+    def _discard(self) -> None:
+        """Take the answers nobody wants, and end their transaction."""
+        if self._connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._opened(self._connection, None)
+            self.end()
 
     def end(self) -> None:
         """Forget the transaction and everything in it."""
+        if self._early is not None:
+            self._early = None
+            self._discard()
         if self._connection is not None and self.open:
             try:
                 self._connection.execute("ROLLBACK")
@@ -85,7 +124,7 @@ class Backing:
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
-        self._connection, self.open = None, False
+        self._connection, self.open, self._early = None, False, None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -117,29 +156,50 @@ class Backing:
             self._connection = None
         if self._connection is None:
             try:
-                self._connection = psycopg.connect(self._dsn, autocommit=True, application_name="frostline gateway")
+                self._connection = psycopg.connect(
+                    self._dsn,
+                    autocommit=True,
+                    application_name="frostline gateway",
+                    # Otherwise psycopg prepares too, and after an error it forgets all that is prepared, ours included.
+                    prepare_threshold=None,
+                )
                 self._connection.execute(session_sql(local=False))
                 self._connection.execute(_SETTINGS)
-                # Otherwise psycopg prepares too, and forgets all that is prepared, ours included, after an error.
-                self._connection.prepare_threshold = None
                 self._connection.execute(cold.PREPARE)
-                self.prepared.clear()
+                self._prepare_again(self._connection)
             except psycopg.Error as error:
                 self.close()
                 raise DatabaseError(f"the gateway cannot reach Postgres: {str(error).strip()}") from None
         return self._connection
 
+    def _prepare_again(self, connection: psycopg.Connection[Any]) -> None:
+        for name, statement in list(self._statements.items()):
+            try:
+                connection.execute(f"PREPARE {name} {statement}")
+            except psycopg.errors.UndefinedTable:
+                self.forget(name)
 
-def _first_rows(cursor: psycopg.Cursor[Any], skipping: int) -> list[Mapping[str, Any] | None]:
-    """The first row of each result after those of the opening statements."""
-    for _ in range(skipping - 1):
-        cursor.nextset()
-    found: list[Mapping[str, Any] | None] = []
-    while cursor.nextset():
-        row = cursor.fetchone()
-        names = [column.name for column in cursor.description or ()]
-        found.append(None if row is None else dict(zip(names, row, strict=True)))
-    return found
+
+def _send(connection: psycopg.Connection[Any], snapshot: str | None, questions: Sequence[str]) -> None:
+    at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {_quoted(snapshot)}"]
+    connection.pgconn.send_query("; ".join([_BEGIN, *at, *questions]).encode())
+    while connection.pgconn.flush():
+        select.select([], [connection.pgconn.socket], [])
+
+
+def _results(connection: PGconn) -> list[PGresult]:
+    """Every result of what was sent; other sessions go on while this one waits."""
+    found: list[PGresult] = []
+    poll = select.poll()
+    poll.register(connection.socket, select.POLLIN)
+    while True:
+        while connection.is_busy():
+            poll.poll()
+            connection.consume_input()
+        result = connection.get_result()
+        if result is None:
+            return found
+        found.append(result)
 
 
 def _quoted(text: str) -> str:

@@ -23,17 +23,15 @@ class Canceller:
         self._requested = False
         self._interrupt: Callable[[], None] | None = None
 
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """While one message is worked on; a cancel request outside changes nothing."""
+    def begin(self) -> None:
+        """One message is worked on from now on; a cancel request before changes nothing."""
         with self._lock:
             self._statement += 1
             self._busy, self._requested = True, False
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._busy = False
+
+    def finish(self) -> None:
+        with self._lock:
+            self._busy = False
 
     @contextmanager
     def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:

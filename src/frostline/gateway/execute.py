@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import calls, fallback, lexer, statistics, writes
+from frostline.gateway import calls, fallback, lexer, statements, statistics, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Reference, Source, references
+from frostline.gateway.names import Source, references
 from frostline.gateway.parsed import planned
 from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
 from frostline.gateway.scan import Scan, cold_rows
+from frostline.gateway.statements import Statement
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
 from frostline.gateway.translate import Parameters, Translated
 from frostline.gateway.view import View
@@ -31,6 +33,7 @@ class Result:
     rows: Rows | None = None
     wanted: int | None = None
     keep: bool = False  # the rows belong to a cursor that stays open
+    opened: Rows | None = None  # of a cursor that was declared: the first rows will be asked for at once
 
 
 class Executor:
@@ -68,6 +71,9 @@ class Executor:
     def run(self, text: str, parameters: Parameters = ()) -> Result:
         """Execute one statement."""
         self.tidy()
+        if self.transaction.status == ACTIVE and (again := statements.declared_again(text)) is not None:
+            with contextlib.suppress(Unknown):  # the table is not what it was
+                return self._declare_again(*again, parameters)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
         if self.transaction.status == FAILED and first not in ENDS:
@@ -85,6 +91,8 @@ class Executor:
 
     def describe(self, text: str, parameters: Parameters) -> tuple[Sequence[Field] | None, Result | None]:
         """The columns a statement returns; a SELECT's are known by opening it, so its result comes along."""
+        if text.startswith("DECLARE "):
+            return None, None
         tokens = lexer.tokens(text)
         if tokens and tokens[0].word("select"):
             result = self.run(text, parameters)
@@ -117,6 +125,8 @@ class Executor:
 
     def _begin(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.begin()
+        # Postgres works on it while the client reads our answer.
+        self.view.anticipate()
         return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
 
     def _commit(self, *_: object) -> Result:
@@ -145,12 +155,28 @@ class Executor:
         at = lexer.clause(tokens, "for")
         if at is None or at + 1 == len(tokens):
             raise _syntax(tokens)
-        self._rescan = tokens[1].text in self.transaction.declared
+        found = statements.statement(text, tokens[at + 1 :])
+        result = self._open(tokens[1].text, lambda: self.rows(found, parameters))
+        if result.opened is not None and result.opened.path != "postgres":
+            statements.remember(found)
+        return result
+
+    def _declare_again(self, name: str, source: Source, found: Statement, parameters: Parameters) -> Result:
+        """A statement DuckDB has answered for another period, or earlier."""
+
+        self._plan_early(found, source, parameters)
+        return self._open(
+            name, lambda: self._counted(self._from_lake(found, source, self._pin([source])[source], parameters))
+        )
+
+    def _open(self, name: str, rows: Callable[[], Rows]) -> Result:
+        self._rescan = name in self.transaction.declared
         try:
-            self.transaction.declare(tokens[1].text, self.rows(text, tokens[at + 1 :], parameters))
+            opened = rows()
         finally:
             self._rescan = False
-        return Result("DECLARE CURSOR")
+        self.transaction.declare(name, opened)
+        return Result("DECLARE CURSOR", opened=opened)
 
     def _fetch(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         """FETCH [FORWARD] [n | ALL | NEXT] FROM c."""
@@ -184,50 +210,65 @@ class Executor:
         return Result("DEALLOCATE")
 
     def _select(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
-        return Result("SELECT {}", self.rows(text, tokens, parameters))
+        return Result("SELECT {}", self.rows(statements.statement(text, tokens), parameters))
 
-    def rows(self, text: str, tokens: Tokens, parameters: Parameters) -> Rows:
-        """What the SELECT of these tokens returns: by DuckDB where all of it is known to be exact, else by Postgres."""
-        found = self._answer(text, tokens, parameters)
-        self.view.metrics.add("queries_total", path=found.path)
-        return found
+    def rows(self, found: Statement, parameters: Parameters) -> Rows:
+        """What a SELECT returns: by DuckDB where all of it is known to be exact, else by Postgres."""
+        return self._counted(self._answer(found, parameters))
 
-    def _answer(self, text: str, tokens: Tokens, parameters: Parameters) -> Rows:
-        call = calls.asked(tokens, parameters)
+    def _counted(self, rows: Rows) -> Rows:
+        self.view.metrics.add("queries_total", path=rows.path)
+        return rows
+
+    def _answer(self, found: Statement, parameters: Parameters) -> Rows:
+        call = calls.asked(found.tokens, parameters)
         if call is not None:
             return calls.answer(self.view, call)
-        asked = statistics.asked_about(tokens)
-        found = references(tokens)
-        if asked is not None and not found:
-            self._pin([asked])
-            return statistics.answer(self.view, tokens, asked)
-        if not found:
-            raise QueryError("the gateway only answers about cold tables", sqlstate="0A000")
-        tables = self._pin([reference.source for reference in found])
-        if len(found) == 1:
+        if not found.references:
+            return self._size(found.tokens)
+        if len(found.references) == 1:
+            self._plan_early(found, found.references[0].source, parameters)
+        tables = self._pin([reference.source for reference in found.references])
+        if len(found.references) == 1:
+            source = found.references[0].source
             try:
-                return self._from_lake(text, tokens, found[0], tables[found[0].source], parameters)
+                return self._from_lake(found, source, tables[source], parameters)
             except Unknown:
                 pass
-        return fallback.evaluate(self.view, text, tokens, found, tables, parameters)
+        return fallback.evaluate(self.view, found, tables, parameters)
 
-    def _from_lake(
-        self, text: str, tokens: Tokens, reference: Reference, table: ColdTable, parameters: Parameters
-    ) -> Rows:
-        plan = planned(text, tokens, reference, table, parameters)
-        found = plan.translated
-        scan = cold_rows(self.view, reference.source, table, found.columns, plan.conditions)
-        if scan.empty and plan.nothing_from_nothing:
-            return FixedRows(found.fields)
-        self._refuse_errors(found, scan)
-        return LakeRows(found.fields, Batches(self.view.engine, self.view.canceller, found.sql(scan.sql)))
+    def _size(self, tokens: Tokens) -> Rows:
+        """What ANALYZE asks before it samples."""
+        asked = statistics.asked_about(tokens)
+        if asked is None:
+            raise QueryError("the gateway only answers about cold tables", sqlstate="0A000")
+        self._pin([asked])
+        return statistics.answer(self.view, tokens, asked)
+
+    def _plan_early(self, found: Statement, source: Source, parameters: Parameters) -> None:
+        """Plan for the table as it was while Postgres looks up how it is; the plan is kept, and found again if so."""
+        table = self.view.last_known(source)
+        if table is not None:
+            with contextlib.suppress(Unknown):
+                planned(found, table, parameters)
+
+    def _from_lake(self, found: Statement, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
+        plan = planned(found, table, parameters)
+        translated = plan.translated
+        scan = cold_rows(self.view, source, table, translated.columns, plan.conditions)
+        if scan.empty and not translated.grouped:
+            return FixedRows(translated.fields)
+        self._refuse_errors(translated, scan)
+        query = translated.sql(scan.sql, recent=scan.recent)
+        batches = Batches(self.view.cursors, self.view.canceller, query)
+        return LakeRows(translated.fields, batches, translated.averages)
 
     def _refuse_errors(self, found: Translated, scan: Scan) -> None:
         """A statement that fails for a row is Postgres's: it knows the error, and whether the row is evaluated."""
         check = found.check(scan.sql)
         if check is None or scan.empty:
             return
-        batches = Batches(self.view.engine, self.view.canceller, check)
+        batches = Batches(self.view.cursors, self.view.canceller, check)
         try:
             batch = batches.next()
         finally:
@@ -244,7 +285,7 @@ class Executor:
         write = writes.pushed(text, tokens)
         if write is None:
             raise writes.refusal(table, source, "a row")
-        count = _single(self.rows(write.count, lexer.tokens(write.count), parameters))
+        count = _single(self.rows(statements.statement(write.count, lexer.tokens(write.count)), parameters))
         if count:
             raise writes.refusal(table, source, f"{count} row{'s match' if count != 1 else ' matches'}")
         rows = None if write.returning is None else FixedRows(write.returning)

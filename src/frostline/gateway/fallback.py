@@ -12,9 +12,10 @@ from frostline.gateway import encode, lexer, pruning
 from frostline.gateway.clauses import cut
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Reference, Source
+from frostline.gateway.names import Source
 from frostline.gateway.rows import Batches, PostgresRows
 from frostline.gateway.scan import cold_rows
+from frostline.gateway.statements import Statement
 from frostline.gateway.translate import Filter, Parameters, column_name, known_part
 from frostline.gateway.view import TempTable, View
 from frostline.lake.pruning import Condition
@@ -24,13 +25,12 @@ _numbers = itertools.count(1)
 
 def evaluate(
     view: View,
-    text: str,
-    tokens: Sequence[Token],
-    found: Sequence[Reference],
+    statement: Statement,
     tables: Mapping[Source, ColdTable],
     parameters: Parameters,
 ) -> PostgresRows:
-    """Run the SELECT these tokens of a text are on Postgres, over temporary tables with the cold rows it may need."""
+    """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
+    text, tokens, found = statement.text, statement.tokens, statement.references
     changes = [(0, tokens[0].start, "")]
     for reference in found:
         table = tables[reference.source]
@@ -104,7 +104,7 @@ def _query(rows: str, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
 
 def _load(view: View, name: str, columns: Sequence[ColdColumn], query: str) -> None:
     target = sql.Identifier("pg_temp", name)
-    batches = Batches(view.engine, view.canceller, query)
+    batches = Batches(view.cursors, view.canceller, query)
     try:
         with view.backing.savepoint() as connection:
             definitions = sql.SQL(", ").join(_definition(column) for column in columns)

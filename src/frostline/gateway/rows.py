@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,12 @@ from frostline.errors import FrostlineError, LakeError, QueryError
 from frostline.gateway import encode
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.expressions import average
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.messages import Field
 
 BATCH_ROWS = 10_000  # the fetch_size our foreign server is created with
+_SPARE = 4
 _numbers = itertools.count(1)
 
 Piece = tuple[bytes | memoryview, int]
@@ -68,14 +70,34 @@ class FixedRows(Rows):
         self._at = 0
 
 
-class Batches:
-    """Record batches of one DuckDB query, streamed; its own connection, so cursors do not disturb each other."""
+class Cursors:
+    """A session's connections to DuckDB, one per open result; those given back are used again."""
 
-    def __init__(self, engine: duckdb.DuckDBPyConnection, canceller: Canceller, query: str) -> None:
-        self._cursor = engine.cursor()
+    def __init__(self, engine: duckdb.DuckDBPyConnection) -> None:
+        self._engine = engine
+        self._spare: list[duckdb.DuckDBPyConnection] = []
+
+    def take(self) -> duckdb.DuckDBPyConnection:
+        return self._spare.pop() if self._spare else self._engine.cursor()
+
+    def give_back(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        if len(self._spare) < _SPARE:
+            self._spare.append(cursor)
+        else:
+            with contextlib.suppress(duckdb.Error):
+                cursor.close()
+
+
+class Batches:
+    """Record batches of one DuckDB query, streamed; its own connection, so that results do not disturb each other."""
+
+    def __init__(self, cursors: Cursors, canceller: Canceller, query: str) -> None:
+        self._cursors = cursors
+        self._cursor = cursors.take()
         self._canceller = canceller
         self._query = query
         self._reader: pa.RecordBatchReader | None = None
+        self._closed = False
 
     def next(self) -> pa.RecordBatch | None:
         try:
@@ -92,9 +114,9 @@ class Batches:
         self._reader = None
 
     def close(self) -> None:
-        self._reader = None
-        with contextlib.suppress(duckdb.Error):
-            self._cursor.close()
+        if not self._closed:
+            self._closed, self._reader = True, None
+            self._cursors.give_back(self._cursor)
 
 
 @dataclass
@@ -112,9 +134,10 @@ class LakeRows(Rows):
 
     path = "duckdb"
 
-    def __init__(self, fields: Sequence[Field], batches: Batches) -> None:
+    def __init__(self, fields: Sequence[Field], batches: Batches, averages: Mapping[int, int] | None = None) -> None:
         self.fields = fields
         self._batches = batches
+        self._averages = averages or {}
         self._pending: deque[pa.RecordBatch] = deque()
         self._prepared: Prepared | None = None
 
@@ -149,6 +172,12 @@ class LakeRows(Rows):
         self._forget()
         self._batches.close()
 
+    def _divided(self, batch: pa.RecordBatch | None) -> pa.RecordBatch | None:
+        if batch is not None:
+            for at, scale in self._averages.items():
+                batch = batch.set_column(at, batch.schema.field(at).name, _quotients(batch.column(at), scale))
+        return batch
+
     def _forget(self) -> None:
         self._pending.clear()
         self._prepared = None
@@ -156,7 +185,7 @@ class LakeRows(Rows):
     def _parts(self, wanted: int | None) -> Iterator[pa.RecordBatch]:
         """The next batches, the last one cut to measure."""
         while wanted is None or wanted > 0:
-            batch = self._pending.popleft() if self._pending else self._batches.next()
+            batch = self._pending.popleft() if self._pending else self._divided(self._batches.next())
             if batch is None:
                 return
             size = batch.num_rows if wanted is None else min(wanted, batch.num_rows)
@@ -164,6 +193,11 @@ class LakeRows(Rows):
                 self._pending.appendleft(batch.slice(size))
             yield batch.slice(0, size)
             wanted = None if wanted is None else wanted - size
+
+
+def _quotients(column: pa.Array, scale: int) -> pa.Array:
+    texts = column.to_pylist()
+    return pa.array([None if text is None else average.quotient(text, scale) for text in texts], pa.string())
 
 
 def _pieces(part: pa.RecordBatch) -> Iterator[Piece]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from pyiceberg.types import NestedField
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.errors import QueryError
@@ -14,7 +16,9 @@ from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.engine import iceberg_scan, parquet_scan
+from frostline.lake.footers import aligned_scan
 from frostline.lake.pruning import Condition, chosen_of, wholly
+from frostline.model.types import YEAR_ONE
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Scan:
     files: Sequence[files.DataFile]
     of: int
     delta: bool
+    recent: bool = False  # no moment in it is before the year 1
 
     @property
     def empty(self) -> bool:
@@ -40,15 +45,17 @@ def cold_rows(
     wanted = _in_order({*columns, table.key})
     delta = view.delta(source, table)
     merged = wanted if delta is None else _in_order({*wanted, *table.primary_key})
-    query, read, of = _lake(source, table, merged, conditions)
-    view.metrics.add("files_total", len(read))
-    view.metrics.add("file_bytes_total", sum(file.size for file in read))
+    lake = _lake(view, source, table, merged, conditions)
+    if lake.files:
+        view.metrics.add("files_total", len(lake.files))
+        view.metrics.add("file_bytes_total", sum(file.size for file in lake.files))
     if delta is None:
-        return Scan(f"({query}) AS t", read, of, delta=False)
+        return lake
     names = ", ".join(column_name(column.number) for column in wanted)
-    same = " AND ".join(f"l.{name} = d.{name}" for name in (column_name(c.number) for c in table.primary_key))
-    untouched = f"SELECT {names} FROM ({query}) AS l ANTI JOIN {delta} AS d ON ({same})"
-    return Scan(f"({untouched} UNION ALL SELECT {names} FROM {delta} WHERE op = 'U') AS t", read, of, delta=True)
+    same = " AND ".join(f"t.{name} = d.{name}" for name in (column_name(c.number) for c in table.primary_key))
+    untouched = f"SELECT {names} FROM {lake.sql} ANTI JOIN {delta} AS d ON ({same})"
+    merged_rows = f"({untouched} UNION ALL SELECT {names} FROM {delta} WHERE op = 'U') AS t"
+    return Scan(merged_rows, lake.files, lake.of, delta=True)
 
 
 def _in_order(columns: Iterable[ColdColumn]) -> list[ColdColumn]:
@@ -56,38 +63,59 @@ def _in_order(columns: Iterable[ColdColumn]) -> list[ColdColumn]:
 
 
 def _lake(
-    source: Source, table: ColdTable, columns: Sequence[ColdColumn], conditions: Iterable[Condition]
-) -> tuple[str, Sequence[files.DataFile], int]:
-    """The Iceberg rows, the files they come from, and how many files there are."""
+    view: View, source: Source, table: ColdTable, columns: Sequence[ColdColumn], conditions: Iterable[Condition]
+) -> Scan:
+    """The Iceberg rows."""
     if table.snapshot_id is None or table.metadata_location is None:
-        return _nothing(columns), (), 0
+        return Scan(_nothing(columns), (), 0, delta=False)
     snapshot = files.snapshot(table.metadata_location, table.snapshot_id)
     places = chosen_of(snapshot, pruning.in_range(table, source.range), conditions)
     read = [snapshot.files[at] for at in places]
     if not read:
-        return _nothing(columns), (), len(snapshot.files)
+        return Scan(_nothing(columns), (), len(snapshot.files), delta=False)
     names = {column: _lake_name(table, column) for column in columns}
     if snapshot.readable(places) and all(name in snapshot.fields for name in names.values()):
         named = {column_name(c.number): snapshot.fields[name] for c, name in names.items()}
-        query = f"SELECT * FROM {parquet_scan([file.path for file in read], named)}"
-        within = _unless_inside(snapshot, places, table, source)
+        rows = _parquet(view, [file.path for file in read], named, _unless_inside(snapshot, places, table, source))
     else:
         outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
-        query = f"SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)}"
         within = range_condition(table.key, source.range, _quoted(names[table.key]))
-    return f"{query} WHERE {within}", read, len(snapshot.files)
+        rows = f"(SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)} WHERE {within}) AS t"
+    dated = [name for column, name in names.items() if column.storage.recent is not None]
+    return Scan(rows, read, len(snapshot.files), delta=False, recent=_recent(snapshot, places, dated))
 
 
-def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable, source: Source) -> str:
+def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
+    """Data files by themselves, with a condition on the key where they need one."""
+    rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
+    return rows if within is None else f"(SELECT {', '.join(named)} FROM {rows} WHERE {within}) AS t"
+
+
+def _recent(snapshot: files.Snapshot, places: Sequence[int], names: Iterable[str]) -> bool:
+    """Whether the bounds say that nothing in these columns is before the year 1."""
+    for name in names:
+        known = snapshot.column(name)
+        if known is None:
+            return False
+        first = YEAR_ONE[str(snapshot.fields[name].field_type)]
+        for at in places:
+            lower = known.lower[at]
+            only_nulls = known.nulls[at] == snapshot.files[at].rows
+            if not only_nulls and not (isinstance(lower, int) and lower >= first):
+                return False
+    return True
+
+
+def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable, source: Source) -> str | None:
     """The condition on the key, which files wholly inside the range do not need."""
     if wholly(snapshot, places, pruning.in_range(table, source.range)):
-        return "true"
+        return None
     return range_condition(table.key, source.range, column_name(table.key.number))
 
 
 def _nothing(columns: Iterable[ColdColumn]) -> str:
     empty = ", ".join(f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns)
-    return f"SELECT {empty} WHERE false"
+    return f"(SELECT {empty} WHERE false) AS t"
 
 
 def _lake_name(table: ColdTable, column: ColdColumn) -> str:

@@ -13,7 +13,7 @@ from frostline.gateway import lexer
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.execute import Executor, Result
 from frostline.gateway.metrics import Metrics
-from frostline.gateway.rows import Rows
+from frostline.gateway.rows import BATCH_ROWS, Rows
 from frostline.gateway.transaction import IDLE
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.stream import Disconnected, ProtocolError, Stream
@@ -42,7 +42,8 @@ class Session:
         self.metrics = metrics
         self._portals: dict[str, Portal] = {}
         self._skipping = False  # after an error, until Sync
-        self._next: tuple[Rows, int] | None = None  # a cursor that will likely be asked for as many rows again
+        self._next: tuple[Rows, int] | None = None  # a cursor that will likely be asked for as many rows
+        self._fetched = BATCH_ROWS  # how many were asked for last
         self._handlers: dict[bytes, Callable[[bytes], None]] = {
             b"P": self._parse,
             b"B": self._bind,
@@ -63,13 +64,25 @@ class Session:
             kind, body = self.stream.read()
             if kind == b"X":
                 return
-            with self.canceller.statement():
+            self.canceller.begin()
+            try:
                 self._handle(kind, body)
-            # The client works on its answer meanwhile.
-            self.executor.tidy()
-            if self._next is not None:
-                (rows, wanted), self._next = self._next, None
+            finally:
+                self.canceller.finish()
+            if kind in b"QS":
+                self._meanwhile()
+
+    def _meanwhile(self) -> None:
+        """The client has its answer and works on it; the next thing it will ask for can be begun."""
+        self.executor.tidy()
+        if self._next is not None:
+            (rows, wanted), self._next = self._next, None
+            # It may be waiting for this already, and change its mind.
+            self.canceller.begin()
+            try:
                 rows.prepare(wanted)
+            finally:
+                self.canceller.finish()
 
     def _handle(self, kind: bytes, body: bytes) -> None:
         if kind == b"Q":
@@ -123,7 +136,8 @@ class Session:
         self.stream.flush()
 
     def _query(self, body: bytes) -> None:
-        statements = lexer.split(messages.Body(body).string())
+        text = messages.Body(body).string()
+        statements = lexer.split(text) if ";" in text else [text.strip()] * bool(text.strip())
         if not statements:
             self.stream.write(messages.EMPTY_QUERY)
         for statement in statements:
@@ -135,7 +149,7 @@ class Session:
 
     def _parse(self, body: bytes) -> None:
         found = messages.parse(body)
-        if len(lexer.split(found.sql)) > 1:
+        if ";" in found.sql and len(lexer.split(found.sql)) > 1:
             raise QueryError("cannot insert multiple commands into a prepared statement", sqlstate="42601")
         if found.name and found.name in self.executor.prepared:
             raise QueryError(f'prepared statement "{found.name}" already exists', sqlstate="42P05")
@@ -187,15 +201,20 @@ class Session:
     def _send(self, result: Result, limit: int | None) -> None:
         """The rows as they come, then the tag; a limited Execute may be continued."""
         sent = size = 0
+        if result.opened is not None:
+            self._next = result.opened, self._fetched
         if result.rows is not None:
+            if result.keep and result.wanted is not None:
+                self._fetched = result.wanted
             wanted = min((n for n in (result.wanted, limit) if n is not None), default=None)
             for piece, count in result.rows.take(wanted):
                 self.stream.write(piece)
                 self.canceller.check()
                 sent += count
                 size += len(piece)
-            self.metrics.add("rows_total", sent)
-            self.metrics.add("bytes_sent_total", size)
+            if sent:
+                self.metrics.add("rows_total", sent)
+                self.metrics.add("bytes_sent_total", size)
             if limit is not None and sent == limit and result.wanted != limit:
                 self.stream.write(messages.PORTAL_SUSPENDED)
                 return

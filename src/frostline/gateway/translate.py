@@ -42,13 +42,17 @@ class Translated:
 
     fields: tuple[Field, ...]
     outputs: tuple[str, ...]
+    recent: tuple[str, ...]  # the same where no moment is before the year 1
     tail: str  # WHERE, GROUP BY, HAVING, ORDER BY, LIMIT
     columns: frozenset[ColdColumn]
+    grouped: bool  # over no rows it may have one
+    averages: dict[int, int]  # outputs that are still to be divided, and their scale
     hazards: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()  # expressions that rows are grouped by, called k0, k1, ...
 
-    def sql(self, source: str) -> str:
-        outputs = ", ".join(f"{output} AS o{number}" for number, output in enumerate(self.outputs))
+    def sql(self, source: str, *, recent: bool = False) -> str:
+        written = self.recent if recent else self.outputs
+        outputs = ", ".join(f"{output} AS o{number}" for number, output in enumerate(written))
         if self.computed:
             # As columns: DuckDB rewrites expressions and then may not recognise one it was told to group by.
             keys = ", ".join(f"{key} AS k{number}" for number, key in enumerate(self.computed))
@@ -104,13 +108,24 @@ def _translate(select: Select, table: ColdTable, parameters: Parameters) -> Tran
     tail += _having(select, emitter) + _order(select, items, emitter)
     tail += _limit(select, "limit", parameters, table) + _limit(select, "offset", parameters, table)
     return Translated(
-        tuple(found for found, _ in outputs),
-        tuple(text for _, text in outputs),
+        tuple(found for found, _, _ in outputs),
+        tuple(text for _, text, _ in outputs),
+        tuple(recent for _, _, recent in outputs),
         tail,
         frozenset(rows.columns),
+        grouped,
+        {at: scale for at, item in enumerate(items) if (scale := _averaged(item, emitter)) is not None},
         tuple(rows.hazards),
         computed,
     )
+
+
+def _averaged(node: Node, emitter: Emitter) -> int | None:
+    """The scale of an output that is an average: all that can be done with one is to show it."""
+    if not isinstance(node, Call) or node.name != "avg":
+        return None
+    found = emitter.value(node).type
+    return found.scale if found.name == "average" else None
 
 
 def _aggregates(node: Node) -> bool:
@@ -191,8 +206,17 @@ def _ordinal(node: Node, items: Sequence[Node]) -> Node:
     return items[int(node.text) - 1]
 
 
-def _output(node: Node, emitter: Emitter) -> tuple[Field, str]:
-    """One item of the select list: its description and its text."""
+def _output(node: Node, emitter: Emitter) -> tuple[Field, str, str]:
+    """One item of the select list: its description, its text, and the text of moments since the year 1."""
+    found, text = _described(node, emitter)
+    if isinstance(node, Column) and node.name in emitter.table.columns:
+        column = emitter.table.columns[node.name]
+        if column.storage.recent is not None:
+            return found, text, column.storage.recent.replace("{c}", column_name(column.number))
+    return found, text, text
+
+
+def _described(node: Node, emitter: Emitter) -> tuple[Field, str]:
     if isinstance(node, Null):
         return Field("?column?"), "CAST(NULL AS VARCHAR)"
     if not isinstance(node, Column):

@@ -29,6 +29,7 @@ from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
 from frostline.gateway.pins import Pin, Pins, SnapshotGone
+from frostline.gateway.rows import Cursors
 from frostline.gateway.translate import column_name
 
 _numbers = itertools.count(1)
@@ -49,6 +50,7 @@ class View:
     """Opened by the first statement that needs it, ended with the remote transaction."""
 
     engine: duckdb.DuckDBPyConnection
+    cursors: Cursors
     backing: Backing
     canceller: Canceller
     pins: Pins
@@ -60,6 +62,8 @@ class View:
     _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
     _held: list[Pin] = field(default_factory=list)
     _read: bool = False  # a statement was answered from this snapshot
+    _known: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)  # also from transactions before
+    _last: tuple[int, int | None] | None = None  # the first table that the last transaction read
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
@@ -149,25 +153,34 @@ class View:
         if not self.backing.open:
             self._begin(snapshot, sources[0])
 
+    def anticipate(self) -> None:
+        """A transaction has begun; most likely it reads what the last one read first."""
+        if self._last is not None:
+            self.backing.begin_early(self._questions(*self._last))
+
+    def last_known(self, source: Source) -> ColdTable | None:
+        """The source's table as it was when this session last looked."""
+        return self._known.get((source.table, source.operation))
+
+    def _questions(self, table: int, operation: int | None) -> list[str]:
+        """What nearly every statement wants to know first."""
+        probe = _probe_name(table)
+        return [question(table, operation), *([f"EXECUTE {probe}"] if self.backing.prepared(probe) else [])]
+
     def _begin(self, snapshot: str | None, source: Source) -> None:
-        """Open the transaction and ask at once what nearly every statement wants to know."""
-        probe = _probe_name(source.table)
-        known = self.backing.prepared
-
-        def questions() -> list[str]:
-            return [question(source.table, source.operation), *(f"EXECUTE {name}" for name in known & {probe})]
-
+        key = (source.table, source.operation)
         try:
-            answers = self.backing.begin(snapshot, questions)
-        except psycopg.errors.UndefinedTable:
+            answers = self.backing.begin(snapshot, self._questions(*key))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSqlStatementName):
             # The delta went away with its table; then that is the thing to say.
-            known.discard(probe)
-            answers = self.backing.begin(snapshot, questions)
+            self.backing.forget(_probe_name(source.table))
+            answers = self.backing.begin(snapshot, self._questions(*key))
         with self.backing.running():
-            table = described(self.backing.connection, answers[0], source.table, source.operation)
+            table = described(self.backing.connection, answers[0], *key)
         self._know(source, table)
-        for answer in filter(None, answers[1:]):
-            self._changed[table.id] = bool(answer["exists"])
+        self._last = key if snapshot is None else None
+        if len(answers) > 1:
+            self._changed[table.id] = answers[1].get_value(0, 0) == b"t"
 
     def _table(self, source: Source) -> ColdTable:
         key = (source.table, source.operation)
@@ -182,6 +195,8 @@ class View:
             snapshot = Snapshot(table.id, table.snapshot_id, table.metadata_location)
             self._held.append(self.pins.acquire(snapshot))
         self._tables[source.table, source.operation] = table
+        if source.operation is None:
+            self._known[source.table, None] = table
 
     def _client_moved_on(self) -> bool:
         with self.backing.running():
@@ -194,14 +209,12 @@ class View:
         return self._changed[table.id] and self._exists(table, _in_range(source, table))
 
     def _probe(self, table: ColdTable) -> bool:
-        """Whether the delta has any rows; the next transaction asks this with its first question."""
+        """Whether the delta has any rows; from now on that is asked along with the first question."""
         name = _probe_name(table.id)
-        if name not in self.backing.prepared:
-            statement = sql.SQL("PREPARE {} AS SELECT EXISTS (SELECT FROM {})")
-            with self.backing.running():
-                self.backing.connection.execute(statement.format(sql.Identifier(name), sql.Identifier(*table.delta)))
-            self.backing.prepared.add(name)
+        statement = sql.SQL("AS SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(*table.delta))
         with self.backing.running():
+            if not self.backing.prepared(name):
+                self.backing.prepare(name, statement.as_string(self.backing.connection))
             row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
         return bool(row and row[0])
 

@@ -42,6 +42,11 @@ class ByteCache(Generic[V]):
         self._keep(key, value)
         return value
 
+    def peek(self, key: Hashable) -> V | None:
+        """The value if it is here."""
+        with self._lock:
+            return self._values.get(key)
+
     def counts(self) -> dict[str, int]:
         return {"hits": self.hits, "misses": self.misses, "entries": len(self._values), "bytes": self.weight}
 

@@ -46,7 +46,11 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
                 "preserve_insertion_order": False,
             }
         )
-        engine.execute("SET timezone = 'UTC'; SET parquet_metadata_cache = true")
+        # For every session, not only this one. The lake's files never change.
+        engine.execute(
+            "SET GLOBAL timezone = 'UTC'; SET GLOBAL parquet_metadata_cache = true;"
+            " SET GLOBAL validate_external_file_cache = 'NO_VALIDATION'"
+        )
         for name in EXTENSIONS:
             engine.execute(f"LOAD {quote(str(_extension(name)))}")
     except duckdb.Error as error:
@@ -64,14 +68,21 @@ def parquet_scan(locations: Sequence[str], columns: Mapping[str, NestedField]) -
 
     A file from before a column was added has none with that id: its rows get the default.
     """
-    # Names are patterns to read_parquet: a warehouse may stand under a directory with a bracket in its name.
-    paths = ", ".join(quote(re.sub(r"[*?\[]", r"[\g<0>]", _path(location))) for location in locations)
     fields = ", ".join(
         f"{column.field_id}: {{name: {quote(name)}, type: {quote(duckdb_type(column.field_type))},"
         f" default_value: {_default(column)}}}"
         for name, column in columns.items()
     )
-    return f"read_parquet([{paths}], schema => MAP {{{fields}}})"
+    return parquet_files(locations, options=f", schema => MAP {{{fields}}}")
+
+
+def parquet_files(locations: Sequence[str], function: str = "read_parquet", options: str = "") -> str:
+    """A table function over exactly these files; directories called `a=b` mean nothing."""
+    # Names are patterns to DuckDB: a warehouse may stand under a directory with a bracket in its name.
+    paths = ", ".join(quote(re.sub(r"[*?\[]", r"[\g<0>]", _path(location))) for location in locations)
+    if function == "read_parquet":
+        options += ", hive_partitioning => false"
+    return f"{function}([{paths}]{options})"
 
 
 def duckdb_type(type_: IcebergType) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 MAX_DECIMAL_PRECISION = 38  # Iceberg's limit
+_FIRST_DAY = -719_162  # 0001-01-01, counted from 1970-01-01 as Iceberg does
+YEAR_ONE = {"date": _FIRST_DAY, **dict.fromkeys(("timestamp", "timestamptz"), _FIRST_DAY * 86_400_000_000)}
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Storage:
     copied: str = "{c}"  # Postgres SQL of what an export copies
     export: str = "{c}"  # Postgres SQL of what the gateway reads from the delta, as text
     text: str = "CAST({c} AS VARCHAR)"  # DuckDB SQL giving text that Postgres's input function takes
+    recent: str | None = None  # the same, simpler, where no value is before the year 1
     load: str = "{c}"  # DuckDB SQL that turns the exported value, written as text, into the lake's type
     cannot_hold: str | None = None  # Postgres SQL, true for values Iceberg has no form for
 
@@ -63,6 +66,7 @@ NATIVE: dict[str, Storage] = {
         export="({c} - date '1970-01-01')",
         load="DATE '1970-01-01' + CAST({c} AS INTEGER)",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
+        recent="CAST({c} AS VARCHAR)",
         cannot_hold=_INFINITE,
     ),
     "timestamp": Storage(
@@ -72,6 +76,7 @@ NATIVE: dict[str, Storage] = {
         export=_MICROS,
         load="make_timestamp(CAST({c} AS BIGINT))",
         text=_DAY_TEXT.replace("{v}", "CAST({c} AS VARCHAR)"),
+        recent="CAST({c} AS VARCHAR)",
         cannot_hold=_TOO_LATE,
     ),
     "timestamptz": Storage(
@@ -84,6 +89,7 @@ NATIVE: dict[str, Storage] = {
         text="CASE WHEN {c} >= TIMESTAMPTZ '0001-01-01 00:00:00+00' "
         "THEN CAST(make_timestamp(epoch_us({c})) AS VARCHAR) || '+00' "
         "ELSE replace(CAST(make_timestamp(epoch_us({c})) AS VARCHAR), ' (BC)', '') || '+00 BC' END",
+        recent="CAST(make_timestamp(epoch_us({c})) AS VARCHAR) || '+00'",
         cannot_hold=_TOO_LATE,
     ),
     "uuid": Storage("uuid", "uuid", wire="uuid", export="{c}::text", load="CAST({c} AS UUID)"),

@@ -37,12 +37,12 @@ _STREAM = """
 import resource, sys
 from pathlib import Path
 from frostline.gateway.cancel import Canceller
-from frostline.gateway.rows import Batches, LakeRows
+from frostline.gateway.rows import Batches, Cursors, LakeRows
 from frostline.lake.engine import open_engine
 
 engine = open_engine(memory="200MB", threads=2, directory=Path(sys.argv[1]))
 query = "SELECT md5(range::VARCHAR) || repeat('x', 300) AS a, range::VARCHAR AS b FROM range(5000000)"
-rows = LakeRows([], Batches(engine, Canceller(), query))
+rows = LakeRows([], Batches(Cursors(engine), Canceller(), query))
 size = peak = 0
 for number in range(500):
     size += sum(len(piece) for piece, _ in rows.take(10000))

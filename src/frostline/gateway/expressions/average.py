@@ -2,41 +2,41 @@
 
 Postgres divides the sum by the count with a scale that depends on both (numeric.c, select_div_scale): sixteen
 significant digits at least, reckoned in groups of four decimal digits, and never fewer than the sum has.
+
+DuckDB sums and counts; the division is done here, row by row. In SQL it took a page, and DuckDB forty milliseconds to
+read it.
 """
 
 from __future__ import annotations
 
-DIGITS = 24  # of the argument: then every product below stays within HUGEINT for ten million million rows
+DIGITS = 28  # of the argument: DuckDB's sum of ten thousand million such values still fits
 _GROUP = 4
 _SIGNIFICANT = 16
 
 
-def average(total: str, count: str, scale: int) -> str:
-    """Text of total / 10^scale / count; `total` is a HUGEINT, both are aggregates; NULL for no rows."""
-    absolute = f"abs({total})"
-    weight, first = _leading(absolute, scale)
-    count_weight, count_first = _leading(f"CAST({count} AS HUGEINT)", 0)
-    quotient_weight = f"({weight} - {count_weight} - CASE WHEN {first} <= {count_first} THEN 1 ELSE 0 END)"
-    digits = f"greatest({_SIGNIFICANT} - {quotient_weight} * {_GROUP}, {scale}, 0)"
-    scaled = f"({absolute} * CAST('1' || repeat('0', CAST({digits} - {scale} AS INTEGER)) AS HUGEINT))"
-    rounded = f"((2 * {scaled} + {count}) // (2 * {count}))"  # halves away from zero
-    bare = f"CAST({rounded} AS VARCHAR)"
-    text = f"lpad({bare}, CAST(greatest({digits} + 1, length({bare})) AS INTEGER), '0')"
-    pointed = (
-        f"CASE WHEN {digits} = 0 THEN {text} "
-        f"ELSE left({text}, length({text}) - {digits}) || '.' || right({text}, {digits}) END"
-    )
-    sign = f"CASE WHEN {total} < 0 AND {rounded} <> 0 THEN '-' ELSE '' END"
-    return f"CASE WHEN {count} > 0 THEN {sign} || {pointed} END"
+def dividend(total: str, count: str) -> str:
+    """DuckDB SQL for what `quotient` takes: the sum's digits without a point, and the count; NULL for no rows."""
+    return f"(replace(CAST({total} AS VARCHAR), '.', '') || '/' || CAST({count} AS VARCHAR))"
 
 
-def _leading(absolute: str, scale: int) -> tuple[str, str]:
+def quotient(text: str, scale: int) -> str:
+    """The average, of a sum whose last `scale` digits stand behind the point."""
+    total, count = map(int, text.split("/"))
+    weight, first = _leading(abs(total), scale)
+    count_weight, count_first = _leading(count, 0)
+    places = max(_SIGNIFICANT - (weight - count_weight - (first <= count_first)) * _GROUP, scale, 0)
+    scaled = abs(total) * 10 ** (places - scale)
+    rounded = (2 * scaled + count) // (2 * count)  # halves away from zero
+    digits = str(rounded).rjust(places + 1, "0")
+    sign = "-" if total < 0 and rounded else ""
+    return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
+
+
+def _leading(absolute: int, scale: int) -> tuple[int, int]:
     """The weight and value of the first group of four digits of absolute / 10^scale; 0 and 0 for zero."""
-    digits = f"CAST({absolute} AS VARCHAR)"
-    # How many decimal digits stand before the point; zero or negative for fractions.
-    whole = f"(length({digits}) - {scale})"
-    weight = f"CAST(floor(({whole} - 1) / {_GROUP}.0) AS BIGINT)"
-    taken = f"({whole} - {weight} * {_GROUP})"  # one to four digits are in the first group
-    padded = f"rpad({digits}, CAST(greatest(length({digits}), {_GROUP}) AS INTEGER), '0')"
-    first = f"CAST(left({padded}, CAST({taken} AS INTEGER)) AS BIGINT)"
-    return f"(CASE WHEN {absolute} = 0 THEN 0 ELSE {weight} END)", f"(CASE WHEN {absolute} = 0 THEN 0 ELSE {first} END)"
+    if absolute == 0:
+        return 0, 0
+    digits = str(absolute)
+    whole = len(digits) - scale  # digits before the point; zero or negative for fractions
+    weight = (whole - 1) // _GROUP
+    return weight, int(digits.ljust(_GROUP, "0")[: whole - weight * _GROUP])  # one to four digits

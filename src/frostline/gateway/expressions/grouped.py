@@ -69,9 +69,6 @@ def _sum(sql: str, argument: Type) -> Value:
 
 
 def _average(total: str, count: str, argument: Type) -> Value:
-    if argument.name == "numeric":
-        if argument.precision > average.DIGITS:
-            raise Unknown(f"the average of a numeric of {argument.precision} digits")
-        # The digits without the point, as an integer.
-        total = f"CAST(replace(CAST({total} AS VARCHAR), '.', '') AS HUGEINT)"
-    return Value(average.average(total, count, argument.scale), Type("average"))
+    if argument.name == "numeric" and argument.precision > average.DIGITS:
+        raise Unknown(f"the average of a numeric of {argument.precision} digits")
+    return Value(average.dividend(total, count), Type("average", scale=argument.scale))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from frostline.gateway.wire.stream import ProtocolError
 
@@ -62,6 +63,11 @@ def authentication(code: int, data: bytes = b"") -> bytes:
 
 
 def row_description(fields: Sequence[Field]) -> bytes:
+    return _row_description(tuple(fields))
+
+
+@lru_cache(maxsize=1000)
+def _row_description(fields: tuple[Field, ...]) -> bytes:
     parts = [struct.pack("!h", len(fields))]
     parts += [text(f.name) + struct.pack("!ihIhih", 0, 0, f.oid, -1, f.typmod, 0) for f in fields]
     return message(b"T", b"".join(parts))
