@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from bench import lake, tables
 from bench.measure import Result, cost, interleaved, speed
 from bench.world import World
 
 TITLE = "An aggregate over one cold period, pushed whole"
-WHERE = "kind < 64"
+QUERIES = {
+    "count": ("events", "SELECT count(*) FROM {} WHERE kind < 64"),
+    "groups": ("events", "SELECT kind, count(*), sum(id), avg(kind) FROM {} GROUP BY kind"),
+    "count, 20 columns": ("wide", "SELECT count(*) FROM {} WHERE i4 < 32000"),
+}
 
 
 def run(world: World, rounds: int) -> list[Result]:
-    shape = world.shapes["events"]
+    return [result for label, (table, query) in QUERIES.items() for result in _one(world, rounds, label, table, query)]
+
+
+def _one(world: World, rounds: int, label: str, table: str, query: str) -> list[Result]:
+    shape = world.shapes[table]
     month = list(tables.months(shape))[shape.periods // 2]
-    found = lake.snapshot(world, "events")
-    ids = found.column("id")
-    assert ids is not None
-    files = [file for file, low in zip(found.files, ids.lower, strict=True) if low == month.first]
-    query = f"SELECT count(*) FROM {month.name} WHERE {WHERE}"
     with world.connect() as connection, world.connect(world.peer) as peer, lake.engine(world) as engine:
+        lower, upper = (_micros(day) for day in (month.lower, month.upper))
+        found = lake.snapshot(world, table)
+        moments = found.column("ts")
+        assert moments is not None
+        files = [file for file, low in zip(found.files, moments.lower, strict=True) if lower <= low < upper]  # type: ignore[operator]
         times = interleaved(
             {
-                "gateway": lambda: connection.execute(query).fetchall(),
-                "duckdb": lambda: engine.execute(f"SELECT count(*) FROM {lake.reader(files)} WHERE {WHERE}").fetchall(),
-                "heap": lambda: peer.execute(query).fetchall(),
+                "gateway": lambda: connection.execute(query.format(month.name)).fetchall(),
+                "duckdb": lambda: engine.execute(query.format(lake.reader(files))).to_arrow_table(),
+                "heap": lambda: peer.execute(query.format(month.name)).fetchall(),
             },
             rounds * 5,
         )
-    rows = f"{month.rows:,} rows"
+    what = f"{label} over {month.rows:,} rows"
     return [
-        cost(f"count over {rows}, time against DuckDB on the same file", times["gateway"], times["duckdb"], 1.3),
-        speed(f"count over {rows}, speed against plain Postgres heap", times, "gateway", "heap", 10),
+        cost(f"{what}, time against DuckDB on the same files", times["gateway"], times["duckdb"], 1.3),
+        speed(f"{what}, speed against plain Postgres heap", times, "gateway", "heap", 10),
     ]
+
+
+def _micros(day: str) -> int:
+    return int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp()) * 1_000_000
