@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from frostline.errors import FrostlineError, LakeError, QueryError
+from frostline.errors import LakeError, QueryError
 from frostline.gateway import encode
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
@@ -126,7 +126,7 @@ class Prepared:
     wanted: int
     parts: list[pa.RecordBatch]
     pieces: list[Piece]
-    error: FrostlineError | None = None
+    error: Exception | None = None
 
 
 class LakeRows(Rows):
@@ -160,8 +160,8 @@ class LakeRows(Rows):
                 for part in self._parts(wanted):
                     prepared.parts.append(part)
                     prepared.pieces += _pieces(part)
-            except FrostlineError as error:
-                prepared.error = error
+            except Exception as error:
+                prepared.error = error  # for whoever asks for the rows
             self._prepared = prepared
 
     def restart(self) -> None:

@@ -47,6 +47,9 @@ def serve(settings: Settings, *, ready: Callable[[str, int], None]) -> None:
         signal.signal(number, lambda *_: stop.set())
     gateway = Gateway(settings)
     gateway.start()
+    # Statements leave hardly any cycles behind, and looking for them among all we have loaded takes its time.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     try:
         ready(gateway.host, gateway.port)
         stop.wait()
@@ -102,10 +105,6 @@ class Gateway:
         except BaseException:
             self._open.close()
             raise
-        # Statements leave hardly any cycles behind; looking for them took a tenth of a point look-up.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 20)
         threading.Thread(target=self._accept, name="gateway accept", daemon=True).start()
         log.info("gateway listens on %s port %s", options.listen, self.port)
 
