@@ -24,6 +24,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
 Value = int | float | Decimal | bytes
@@ -32,7 +33,9 @@ _EXACT = Context(prec=100)
 
 
 def decoders(type_: IcebergType) -> tuple[Decoder, Decoder]:
-    """How lower and upper bounds of a type are read; what they give None for is not known. UUIDs: see below."""
+    """How lower and upper bounds of a type are read; what they give None for is not known."""
+    if isinstance(type_, UUIDType):
+        return _lower_uuid, _upper_uuid
     if isinstance(type_, DecimalType):
         decimal = _decimal(type_.scale)
         return decimal, decimal
@@ -44,19 +47,18 @@ def _unused(_: bytes) -> None:
     return None
 
 
-def uuids(lower: bytes | None, upper: bytes | None) -> tuple[Value | None, Value | None]:
-    """A file's bounds of UUIDs in the order of bytes, which is Postgres's, as far as they are known.
+def _lower_uuid(raw: bytes) -> Value | None:
+    """Iceberg's Java writer puts a file's bounds together from its row groups' in Java's order of UUIDs.
 
-    Iceberg's Java writer puts them together from its row groups' in Java's order, which takes both halves for signed
-    numbers. Bounds whose first halves have one sign are bounds in both orders: all values between have that sign. A
-    least value that is positive, or a greatest that is negative, holds alone too. The lower half may be off.
+    That order takes both halves for signed numbers; Postgres and Parquet take them for bytes. A least value in Java's
+    order is the least for us only when it is positive: then so are all the others. The lower half may be off.
     """
-    signs = {raw[0] >= 0x80 for raw in (lower, upper) if raw is not None}
-    one = lower is not None and upper is not None and len(signs) == 1
-    return (
-        lower[:8] + bytes(8) if lower is not None and (one or lower[0] < 0x80) else None,
-        upper[:8] + b"\xff" * 8 if upper is not None and (one or upper[0] >= 0x80) else None,
-    )
+    return raw[:8] + bytes(8) if raw[0] < 0x80 else None
+
+
+def _upper_uuid(raw: bytes) -> Value | None:
+    """And a greatest value is the greatest for us only when it is negative."""
+    return raw[:8] + b"\xff" * 8 if raw[0] >= 0x80 else None
 
 
 def _decimal(scale: int) -> Decoder:

@@ -14,10 +14,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, FloatType, NestedField, UUIDType
+from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from frostline.errors import LakeError
-from frostline.lake.bounds import Decoder, Value, decoders, uuids
+from frostline.lake.bounds import Decoder, Value, decoders
 from frostline.lake.cache import ByteCache
 
 # About 300 bytes a file and 150 a column of it: room for a hundred thousand files of ten columns.
@@ -178,10 +178,6 @@ def _partition(file: ManifestDataFile, spec: PartitionSpec) -> tuple[Any, ...]:
 
 def _statistics(files: tuple[DataFile, ...], column: NestedField) -> ColumnStatistics:
     number = column.field_id
-    if isinstance(column.field_type, UUIDType):
-        known = [uuids(file.lower.get(number), file.upper.get(number)) for file in files]
-        nulls = tuple(file.nulls.get(number) for file in files)
-        return ColumnStatistics(tuple(low for low, _ in known), tuple(high for _, high in known), nulls)
     lower, upper = decoders(column.field_type)
     floating = isinstance(column.field_type, FloatType | DoubleType)
     return ColumnStatistics(
