@@ -343,8 +343,9 @@ Kind = Callable[[Writer, Connection], Rows]
 _ADDING: list[Kind] = [Writer._insert, Writer._copy]
 _CHANGING: list[Kind] = [Writer._transfer, Writer._transfer, Writer._touch, Writer._touch, Writer._move, Writer._move]
 _REMOVING: list[Kind] = [Writer._remove, Writer._remove, Writer._rename]
-# What clients are told while servers are killed under them; cold rows cannot be written yet, and say so.
-_GONE = {"lost", "57P01", "57P02", "57P03", "08000", "08001", "08003", "08006", "HV00N"}
+# What clients are told while servers are killed under them, or the lake's files are away (58030).
+_GONE = {"lost", "58030", "57P01", "57P02", "57P03", "08000", "08001", "08003", "08006", "HV00N"}
+# Cold rows cannot be written yet, and say so.
 _MAY_HAPPEN = _GONE | {"0A000", "40001", "55000"}
 
 
@@ -376,7 +377,7 @@ class Reader(threading.Thread):
             except psycopg.Error as error:
                 state = error.sqlstate or "lost"
                 self.world.errors[f"read {state}"] += 1
-                if state not in _GONE | {"40001", "58030"}:  # 58030: the lake's files cannot be read
+                if state not in _GONE | {"40001"}:
                     self.world.wrong.append(f"{self.name}: {state} {error}")
                 if connection is not None and (connection.broken or connection.closed or state in _GONE):
                     connection.close()

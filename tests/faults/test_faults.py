@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -114,9 +115,9 @@ class TestShort:
 
 @pytest.mark.skipif(SOAK == 0, reason="make soak")
 def test_soak(stage: Stage) -> None:
-    seeds = range(SEED, SEED + SOAK)
-    first: list[Faults] = [(fault,) for fault in every_point(("archiver", "postgres"))]
-    scenes = (first + [at_random(seed) for seed in seeds])[:SOAK]
+    scenes: list[Faults] = [(fault,) for fault in every_point(("archiver", "postgres"))]
+    scenes = (scenes + [at_random(seed) for seed in range(SEED, SEED + SOAK)])[:SOAK]
+    random.Random(SEED).shuffle(scenes)
     outcomes: list[Outcome] = []
     for start in range(0, len(scenes), PERIODS):
         outcomes += play(stage, f"soak_{start // PERIODS}", scenes[start : start + PERIODS], SEED + start)
