@@ -39,7 +39,6 @@ def clean(
     age = settings.archive.orphan_age if older_than is None else older_than
     shown = Table("table", "what", "name", "bytes", "", "", box=None, pad_edge=False, header_style="bold")
     shown.columns[3].justify = "right"
-    shown.columns[2].overflow = "fold"
     with connect(require_dsn(settings), application="frostline clean") as connection:
         for managed in [registry.get(connection, table)] if table else registry.every(connection):
             if dry_run:
@@ -52,6 +51,6 @@ def clean(
                 size = f"{one.bytes:,}" if one.bytes is not None else ""
                 shown.add_row(Text(str(managed.table)), one.what, Text(one.name), size, Text(one.note), done)
     if shown.row_count:
-        output().print(shown)
+        output().print(shown, soft_wrap=True)
     else:
         report().line("Nothing is left over.")

@@ -30,6 +30,7 @@ class File:
     """A file that nothing refers to."""
 
     path: str
+    name: str  # below the table's directory
     bytes: int
     age: float  # seconds
 
@@ -92,7 +93,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str]) -> list[File]
         kept = {_bare(path) for path in referenced(table) | known}
         now = time.time()
         return [
-            File(info.path, info.size, now - info.mtime.timestamp())
+            File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found
             if info.type == FileType.File and _bare(info.path) not in kept
         ]
@@ -158,6 +159,10 @@ def _io(table: IcebergTable) -> PyArrowFileIO:
 def _delete(table: IcebergTable, path: str) -> None:
     with suppress(FileNotFoundError):
         table.io.delete(path)
+
+
+def _below(path: str, directory: str) -> str:
+    return _bare(path).removeprefix(_bare(directory)).lstrip("/")
 
 
 def _bare(path: str) -> str:

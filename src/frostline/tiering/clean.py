@@ -123,4 +123,4 @@ def _snapshot(snapshot: leftovers.Abandoned, *, kept: bool) -> Found:
 
 def _file(file: leftovers.File, *, kept: bool) -> Found:
     note = f"{file.age / 3600:.1f} h old" + (", may still be written" if kept else "")
-    return Found("file", file.path, note, file.bytes, kept)
+    return Found("file", file.name, note, file.bytes, kept)
