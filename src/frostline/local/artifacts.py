@@ -100,6 +100,14 @@ def fetch(settings: Settings, *, report: Report) -> Artifacts:
     return Artifacts(jars=tuple(jars[:-1]), postgres=home)
 
 
+def fetch_postgres(artifact: Artifact, settings: Settings, *, report: Report) -> Path:
+    """Home of another Postgres build, from the cache or else from the network."""
+    cache = cache_directory(settings)
+    with _clear_errors(cache):
+        jar = _jar(artifact, cache, require_java(), report)
+        return _unpacked(artifact, jar, _reachable(cache, report), report)
+
+
 def cache_directory(settings: Settings) -> Path:
     """Where downloads are kept; as root a place that the unprivileged server can reach too."""
     if settings.local.cache is not None:

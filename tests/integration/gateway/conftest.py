@@ -1,4 +1,4 @@
-"""The tiered table and its untouched copy, on the embedded Postgres and on Debian's, each with a gateway."""
+"""The tiered table and its untouched copy, on the embedded Postgres and on 15, each with a gateway."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LOCALES = {"C.UTF-8": "", "ICU": "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' TEMPLAT
 
 @pytest.fixture(scope="session", params=list(LOCALES))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """Few rows and many edges, under byte order and under a language's order, on 18 and on Debian's 15."""
+    """Few rows and many edges, under byte order and under a language's order, on 18 and on 15."""
     admin = request.getfixturevalue("postgres15" if request.param == "15" else "dsn")
     directory = tmp_path_factory.mktemp("dense")
     made = build(admin, directory, dense=True, locale=LOCALES[request.param])
