@@ -36,7 +36,7 @@ class LakeSettings(Section):
     namespace: str = Field("frostline", description="Iceberg namespace our tables live under")
     warehouse: str = Field("", description="directory of the lake (empty: `lake` under local.dir)")
     file_size: ByteSize = Field(
-        ByteSize(256_000_000), gt=0, description="how much of a partition, as it is in Postgres, makes one data file"
+        ByteSize(128_000_000), gt=0, description="how much of a partition, as it is in Postgres, makes one data file"
     )
 
 

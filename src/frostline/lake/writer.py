@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,8 @@ class Writer:
     _bytes: int = 0
 
     def __post_init__(self) -> None:
+        (self._part,) = self.target.spec.fields  # the period: our tables are partitioned by nothing else
+        self._key = self.target.schema.find_field(self._part.source_id)
         self._io: FileIO = load_file_io(dict(self.target.io), self.target.location)
         self._locations = load_location_provider(self.target.location, dict(self.target.properties))
 
@@ -122,9 +124,20 @@ class Writer:
         if not collected:
             return
         names = [column.name for column in self.target.schema.fields]
+        table = pa.table([pa.chunked_array(arrays) for arrays in collected], names=names)
+        period = self._period(table)
+        if period is not None and _increasing(table[self.target.sorted_by[0]]):
+            self._write(table, period, None)  # as rows mostly come: none has to be moved
+            return
+        del table  # and with it the parts, as they are joined
         table = pa.table([_joined(arrays) for arrays in collected], names=names)
-        for partition, rows in self._partitions(table):
-            self._write(table, partition, rows)
+        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.target.sorted_by]).to_numpy()
+        if period is not None:
+            self._write(table, period, order)
+            return
+        periods = self._periods(table[self._key.name])[order]
+        for period in np.unique(periods):
+            self._write(table, int(period), order[periods == period])
 
     def discard(self) -> None:
         """Remove what was written: nobody is going to refer to it."""
@@ -132,24 +145,17 @@ class Writer:
             with contextlib.suppress(OSError):
                 self._io.delete(file.path)
 
-    def _partitions(self, table: pa.Table) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """The rows of each partition in the order of the key; None: all rows, as they stand."""
-        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.target.sorted_by]).to_numpy()
-        if not self.target.spec.fields:
-            yield (), _unless_in_order(order)
-            return
-        part = self.target.spec.fields[0]
-        source = self.target.schema.find_field(part.source_id)
-        values = partition_values(part.transform, source.field_type, table[source.name])
-        least, greatest = values.min(), values.max()
-        if least == greatest:
-            yield (int(least),), _unless_in_order(order)
-            return
-        in_order = values[order]
-        for value in np.unique(values):
-            yield (int(value),), order[in_order == value]
+    def _period(self, table: pa.Table) -> int | None:
+        """The partition of all rows, if it is one: that of the first and the last moment."""
+        ends = pc.min_max(table[self._key.name])
+        first, last = self._periods(pa.chunked_array([pa.array([ends["min"], ends["max"]])]))
+        return int(first) if first == last else None
 
-    def _write(self, table: pa.Table, partition: tuple[int, ...], rows: Any) -> None:
+    def _periods(self, column: pa.ChunkedArray) -> Any:
+        """The partition of every row."""
+        return partition_values(self._part.transform, self._key.field_type, column)
+
+    def _write(self, table: pa.Table, partition: int, rows: Any) -> None:
         count = table.num_rows if rows is None else len(rows)
         path = self._path(partition)
         metrics = Metrics({c.field_id: Column(_primitive(c)) for c in self.target.schema.fields})
@@ -171,14 +177,10 @@ class Writer:
             raise
         self.written.append(self._described(path, len(output), partition, footer, metrics))
 
-    def _path(self, partition: tuple[int, ...]) -> str:
-        name = f"{self.target.prefix}-{uuid.uuid4().hex}.parquet"
-        if partition:
-            part = self.target.spec.fields[0]
-            source = self.target.schema.find_field(part.source_id).field_type
-            value = part.transform.to_human_string(part.transform.result_type(source), partition[0])
-            name = f"{part.name}={value}/{name}"
-        return self._locations.new_data_location(name)
+    def _path(self, partition: int) -> str:
+        transform, name = self._part.transform, f"{self.target.prefix}-{uuid.uuid4().hex}.parquet"
+        value = transform.to_human_string(transform.result_type(self._key.field_type), partition)
+        return self._locations.new_data_location(f"{self._part.name}={value}/{name}")
 
     def _file_schema(self) -> pa.Schema:
         return pa.schema(
@@ -220,14 +222,12 @@ class Writer:
             name for name in self.target.sorted_by if name not in periods and not pa.types.is_boolean(table[name].type)
         ]
 
-    def _described(
-        self, path: str, size: int, partition: tuple[int, ...], footer: pq.FileMetaData, metrics: Metrics
-    ) -> Written:
+    def _described(self, path: str, size: int, partition: int, footer: pq.FileMetaData, metrics: Metrics) -> Written:
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         for position, column in enumerate(self.target.schema.fields):
             metrics.sizes[column.field_id] = sum(group.column(position).total_compressed_size for group in groups)
         offsets = tuple(_offset(group.column(0)) for group in groups)
-        return Written(path, size, footer.num_rows, partition, offsets, metrics.entries())
+        return Written(path, size, footer.num_rows, (partition,), offsets, metrics.entries())
 
 
 def _primitive(column: NestedField) -> PrimitiveType:
@@ -240,15 +240,23 @@ def _in_file(type_: IcebergType) -> pa.DataType:
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array:
-    """One array, for taking rows in order from many would join them each time; the parts are let go."""
+    """One array; its parts are let go."""
     joined = pa.chunked_array(arrays).combine_chunks()
     arrays.clear()
     return joined
 
 
-def _unless_in_order(order: Any) -> Any:
-    """None for rows that stand in order already, as they mostly do: then none has to be moved."""
-    return None if (order[1:] > order[:-1]).all() else order
+def _increasing(column: pa.ChunkedArray) -> bool:
+    """Whether each value is greater than the one before: then the rest of the key does not matter."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
+        return False
+    last = None
+    for chunk in column.chunks:
+        values = chunk.to_numpy(zero_copy_only=False)
+        if (last is not None and values[0] <= last) or (values[1:] <= values[:-1]).any():
+            return False
+        last = values[-1]
+    return True
 
 
 def _in_order(table: pa.Table, rows: Any, start: int, end: int) -> pa.Table:

@@ -133,6 +133,26 @@ def _before(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, before: Cal
     monkeypatch.setattr(module, name, wrapped)
 
 
+def test_a_leaf_is_not_rewritten_while_its_pages_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    other = world.connect()
+    other.execute("SET lock_timeout = '50ms'")
+    refused = []
+
+    def rewrite() -> None:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("VACUUM FULL public.events_01")
+        refused.append(True)
+        monkeypatch.undo()
+
+    _before(monkeypatch, pipeline, "export", rewrite)
+    expected = rows(world, "public.events")
+    world.archive("public.events")
+    assert refused
+    assert rows(world, "public.events") == expected
+
+
 def test_writers_that_never_pause_lose_nothing(world: World) -> None:
     """A ledger: every acknowledged write is there exactly once, with its last value."""
     world.run(SIMPLE)

@@ -60,13 +60,16 @@ def _copy(
     reached("export.table")
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        source = SQL("ONLY {}").format(Identifier(leaf.schema, leaf.name))
+        # Held to the end: were the leaf rewritten meanwhile (VACUUM FULL), a task would find other rows in its pages.
+        reader.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(source))
         row = reader.execute(
             "SELECT pg_export_snapshot(), pg_relation_size(t.oid) / current_setting('block_size')::int,"
             " pg_table_size(t.oid) FROM pg_class t WHERE t.oid = %s",
             (leaf.oid,),
         ).fetchone()
         assert row is not None
-        check_values(reader, managed, SQL("ONLY {}").format(Identifier(leaf.schema, leaf.name)))
+        check_values(reader, managed, source, leaf.range)
         # Rows of `synchronous_commit = off` transactions that the snapshot sees must not outlive a crash only in the
         # lake: a synchronous commit after it flushes theirs too.
         connection.execute("UPDATE frostline.operations SET rows = NULL WHERE id = %s", (operation.id,))

@@ -13,6 +13,8 @@ from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
 
+_FAR = 2**62  # microseconds: about the year 148,000; -infinity and infinity are far beyond
+
 
 def expired(connection: Connection, managed: Managed) -> list[Leaf]:
     """The leaves wholly older than the hot period, oldest first; only a run from the seam up can be archived."""
@@ -67,9 +69,16 @@ def check_dependents(connection: Connection, leaf: Leaf) -> None:
         )
 
 
-def check_values(connection: Connection, managed: Managed, source: Composed) -> None:
+def check_values(connection: Connection, managed: Managed, source: Composed, range_: Range | None = None) -> None:
     """No value Iceberg has no form for; the first row that holds one is named."""
-    checks = [(c, c.storage.cannot_hold) for c in managed.table.stored if c.storage.cannot_hold]
+    # Between two bounds the key itself is held; a leaf whose other columns are too need not be read for this.
+    ends = (range_.lower, range_.upper) if range_ is not None else (None,)
+    bounded = all(end is not None and abs(end.order) < _FAR for end in ends)
+    checks = [
+        (c, c.storage.cannot_hold)
+        for c in managed.table.stored
+        if c.storage.cannot_hold and not (bounded and c.name == managed.table.key)
+    ]
     if not checks:
         return
     conditions = SQL(" OR ").join(_sql(check.format(c=Identifier(c.name).as_string(connection))) for c, check in checks)

@@ -76,9 +76,7 @@ def _digest(connection: psycopg.Connection[tuple[object, ...]], operation: Opera
         some = names[start : start + _COLUMNS_AT_ONCE]
         # Hashed as C: a column's own collation may call different texts equal, and then they hash alike.
         columns = SQL(", ").join(
-            SQL('count({c}), sum(hashtextextended(frostline.output({c}) COLLATE "C", 0)::numeric)').format(
-                c=Identifier(n)
-            )
+            SQL('count({c}), sum(hashtextextended(frostline.output({c}) COLLATE "C", 0))').format(c=Identifier(n))
             for n in some
         )
         row: Any = connection.execute(SQL("SELECT count(*), {} FROM {}").format(columns, source)).fetchone()
