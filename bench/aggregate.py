@@ -9,6 +9,7 @@ from bench.measure import Result, cost, interleaved, speed
 from bench.world import World
 
 TITLE = "An aggregate over one cold period, pushed whole"
+TABLES = True  # it needs the shared ones
 QUERIES = {
     "count": ("events", "SELECT count(*) FROM {} WHERE kind < 64"),
     "groups": ("events", "SELECT kind, count(*), sum(id), avg(kind) FROM {} GROUP BY kind"),

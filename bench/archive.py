@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TITLE = "Archiving: export, memory, pauses, room"
+TABLES = False  # it makes its own
 _MILLION = 1_000_000
 _MOST = 50 * _MILLION
 _PAUSE = (LOCK_TIMEOUT_MS + 20) / 1000

@@ -13,6 +13,7 @@ from bench.measure import Result, interleaved, speed
 from bench.world import World
 
 TITLE = "Hot rows: registered against unregistered (speed ratio)"
+TABLES = True  # it needs the shared ones
 STATEMENTS = 200  # per round and table
 
 

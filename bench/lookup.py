@@ -17,6 +17,7 @@ from bench.world import World
 from frostline.lake.files import Snapshot
 
 TITLE = "Cold look-ups, warm: time taken of the time allowed (ratio)"
+TABLES = True  # it needs the shared ones
 LOOKUPS = 60  # per table
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -14,6 +17,7 @@ from bench.measure import Result
 from bench.plot import bars
 
 DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "bench" / "results.json"
 _BEGIN, _END = "<!-- generated: begin -->", "<!-- generated: end -->"
 Sections = Mapping[str, tuple[str, Sequence[Result]]]  # by name: title and results
 
@@ -28,21 +32,31 @@ def line(result: Result) -> str:
     )
 
 
-def write(rows: Sequence[int], sections: Mapping[int, Sections]) -> None:
-    """Replace the generated part; what people wrote around it stays."""
-    parts = [_BEGIN, "", _machine(), ""]
-    for count in rows:
-        parts += [f"## {count / 1e6:g} million cold rows", ""]
-        for name, (title, results) in sections[count].items():
-            plot = DOCS / "bench" / f"{name}-{count // 1_000_000}.svg"
-            plot.parent.mkdir(exist_ok=True)
-            plot.write_text(bars(title, results), encoding="utf-8")
-            parts += [f"### {title}", "", _table(results), "", f"![{title}](bench/{plot.name})", ""]
+def write(sections: Mapping[int, Sections]) -> None:
+    """Remember these results next to those of other runs, and renew the page from all of them."""
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for count, found in sections.items():
+        for name, (title, results) in found.items():
+            section = {"title": title, "machine": _machine(), "results": [asdict(result) for result in results]}
+            known.setdefault(str(count), {})[name] = section
+    RESULTS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     page = DOCS / "benchmarks.md"
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(_BEGIN)
+    before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    page.write_text(f"{before}{chr(10).join(parts)}{_END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{_BEGIN}\n\n{_rendered(known)}{_END}{after}", encoding="utf-8")
+
+
+def _rendered(known: Mapping[str, Mapping[str, Any]]) -> str:
+    parts = []
+    for count in sorted(map(int, known)):
+        parts += [f"## {count / 1e6:g} million cold rows", ""]
+        for name, section in known[str(count)].items():
+            title, results = section["title"], [Result(**result) for result in section["results"]]
+            plot = DOCS / "bench" / f"{name}-{count // 1_000_000}.svg"
+            plot.write_text(bars(title, results), encoding="utf-8")
+            parts += [f"### {title}", "", section["machine"], "", _table(results), ""]
+            parts += [f"![{title}](bench/{plot.name})", ""]
+    return "\n".join(parts)
 
 
 def _table(results: Sequence[Result]) -> str:

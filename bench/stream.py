@@ -12,6 +12,7 @@ from bench.measure import Result, interleaved, speed
 from bench.world import World
 
 TITLE = "Cold rows streamed: gateway against a real Postgres behind postgres_fdw (speed ratio)"
+TABLES = True  # it needs the shared ones
 
 
 def run(world: World, rounds: int) -> list[Result]:

@@ -46,7 +46,7 @@ class World:
 
 
 @contextmanager
-def opened(directory: Path, rows: int) -> Iterator[World]:
+def opened(directory: Path, rows: int, *, filled: bool = True) -> Iterator[World]:
     """Build everything under `directory`, or take what an earlier run with as many rows has left there."""
     report = Silent()
     settings = config.load({"local.dir": str(directory / "stack")}, directory=directory, environ={}).settings
@@ -60,7 +60,8 @@ def opened(directory: Path, rows: int) -> Iterator[World]:
     server, peer = _peer(settings, directory, report)
     world = World(settings, stack.dsn, peer, tables.shapes(rows))
     try:
-        _build(world, report)
+        if filled:
+            _build(world, report)
         yield world
     finally:
         server.stop()
