@@ -11,7 +11,9 @@ import duckdb
 
 from bench.world import World
 from frostline.lake import files
-from frostline.lake.engine import open_engine, quote
+from frostline.lake.duck import quote
+from frostline.lake.engine import open_engine
+from frostline.lake.storage import of
 
 
 @contextmanager
@@ -19,7 +21,9 @@ def engine(world: World) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB set up as the gateway's."""
     options = world.settings.gateway
     with tempfile.TemporaryDirectory() as name:
-        opened = open_engine(memory=options.memory, threads=options.threads, directory=Path(name))
+        opened = open_engine(
+            memory=options.memory, threads=options.threads, directory=Path(name), storage=of(world.settings)
+        )
         try:
             yield opened
         finally:
@@ -32,7 +36,7 @@ def snapshot(world: World, table: str) -> files.Snapshot:
             "SELECT metadata_location, snapshot_id FROM frostline.tables WHERE relation = %s::regclass", [table]
         ).fetchone()
     assert row is not None
-    return files.snapshot(*row)
+    return files.snapshot(of(world.settings), *row)
 
 
 def reader(found: list[files.DataFile]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,7 @@ class World:
         return nullcontext(session.for_database(self.spark, self.settings))
 
     def restart_gateway(self) -> None:
+        self.gateway.stop(grace=0)
         self.gateway = Gateway(self.settings)
         self.gateway.start()
 
@@ -70,19 +71,24 @@ class World:
 @pytest.fixture(scope="session")
 def spark(settings: Settings, report: Report) -> Iterator[SparkSession]:
     """One JVM for the whole run."""
-    started = session.start(settings, artifacts.fetch(settings, report=report).jars)
+    jars = artifacts.fetch(settings, report=report).jars
+    started = session.start(settings, [*jars, artifacts.fetch_jar(artifacts.S3_JAR, settings, report=report)])
     yield started
     session.stop(started)
 
 
 @contextmanager
-def new_world(server: str, spark: SparkSession, directory: Path) -> Iterator[World]:
+def new_world(
+    server: str, spark: SparkSession, directory: Path, options: Mapping[str, str] | None = None
+) -> Iterator[World]:
+    """A database of its own, with a gateway; in a directory unless the options say otherwise."""
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     dsn = make_conninfo(server, dbname=name)
     install(dsn)
-    loaded = config.load({"dsn": dsn, "local.dir": str(directory), "lake.warehouse": str(directory / "lake")}).settings
+    places = {"dsn": dsn, "local.dir": str(directory), "lake.warehouse": str(directory / "lake")}
+    loaded = config.load({**places, **(options or {})}).settings
     world = World(loaded, spark, Gateway(loaded))
     world.gateway.start()
     yield world

@@ -1,8 +1,8 @@
 """One Settings object, read once from frostline.toml and FROSTLINE_* variables, then passed down.
 
-Later sources win: built-in default, the local stack's own state, frostline.toml, FROSTLINE_* variables, the
-command line. A nested key is spelled `lake.warehouse` in messages, `[lake] warehouse` in the file and
-`FROSTLINE_LAKE_WAREHOUSE` in the environment.
+Later sources win: built-in default, the local stack's own state, the usual AWS_* variables (for a lake on S3),
+frostline.toml, FROSTLINE_* variables, the command line. A nested key is spelled `lake.warehouse` in messages,
+`[lake] warehouse` in the file and `FROSTLINE_LAKE_WAREHOUSE` in the environment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationError
@@ -25,6 +25,18 @@ CONFIG_FILE = "frostline.toml"
 ENV_PREFIX = "FROSTLINE_"
 # Variables of ours that are no settings: where to look for them, and a test's socket.
 ENV_NOT_SETTINGS = frozenset({"FROSTLINE_CONFIG", "FROSTLINE_FAULTS"})
+S3 = "s3://"
+STACK = "local stack"  # an origin
+# What other tools call ours. Keys and token belong together: they are taken from one place or not at all.
+_AWS_KEYS: dict[str, tuple[str, ...]] = {
+    "s3.access_key": ("AWS_ACCESS_KEY_ID",),
+    "s3.secret_key": ("AWS_SECRET_ACCESS_KEY",),
+    "s3.session_token": ("AWS_SESSION_TOKEN",),
+}
+_AWS_OTHERS: dict[str, tuple[str, ...]] = {
+    "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+}
 
 
 class Section(BaseModel):
@@ -34,10 +46,31 @@ class Section(BaseModel):
 class LakeSettings(Section):
     name: str = Field("frostline", description="the catalog's name, the same for every engine")
     namespace: str = Field("frostline", description="Iceberg namespace our tables live under")
-    warehouse: str = Field("", description="directory of the lake (empty: `lake` under local.dir)")
+    catalog: Literal["jdbc", "rest"] = Field("jdbc", description="jdbc: tables in the same Postgres; rest: rest.uri")
+    warehouse: str = Field("", description="a directory or s3://bucket/prefix (empty: `lake` under local.dir)")
     file_size: ByteSize = Field(
         ByteSize(128_000_000), gt=0, description="how much of a partition, as it is in Postgres, makes one data file"
     )
+
+
+class RestSettings(Section):
+    uri: str = Field("", description="address of the Iceberg REST catalog")
+    warehouse: str = Field("", description="the warehouse's name in that catalog (empty: its default one)")
+    token: SecretStr = Field(SecretStr(""), description="bearer token for the catalog")
+    credential: SecretStr = Field(SecretStr(""), description="`client:secret` for OAuth2, instead of a token")
+    oauth_uri: str = Field("", description="where the OAuth2 token is asked for (empty: the catalog itself)")
+    scope: str = Field("", description="OAuth2 scope (empty: `catalog`)")
+    timeout: float = Field(10, gt=0, description="seconds the catalog may stay silent")
+
+
+class S3Settings(Section):
+    endpoint: str = Field("", description="http:// or https:// address of the store (empty: AWS)")
+    region: str = Field("", description="region (or AWS_REGION; with an endpoint: us-east-1)")
+    access_key: SecretStr = Field(SecretStr(""), description="access key id (or AWS_ACCESS_KEY_ID)")
+    secret_key: SecretStr = Field(SecretStr(""), description="secret access key (or AWS_SECRET_ACCESS_KEY)")
+    session_token: SecretStr = Field(SecretStr(""), description="token of temporary keys (or AWS_SESSION_TOKEN)")
+    path_style: bool | None = Field(None, description="bucket in the path (empty: yes with an endpoint, no on AWS)")
+    timeout: float = Field(10, gt=0, description="seconds the store may stay silent; every request is tried twice")
 
 
 class GatewaySettings(Section):
@@ -73,6 +106,8 @@ class LocalSettings(Section):
 class Settings(Section):
     dsn: SecretStr = Field(SecretStr(""), description="the Postgres to work on (empty: the embedded one)")
     lake: LakeSettings = LakeSettings.model_construct()
+    rest: RestSettings = RestSettings.model_construct()
+    s3: S3Settings = S3Settings.model_construct()
     gateway: GatewaySettings = GatewaySettings.model_construct()
     archive: ArchiveSettings = ArchiveSettings.model_construct()
     spark: SparkSettings = SparkSettings.model_construct()
@@ -80,8 +115,14 @@ class Settings(Section):
 
     @property
     def warehouse(self) -> str:
-        """The lake's root as an absolute path."""
+        """The lake's root: an absolute path, or s3://bucket/prefix without a slash at its end."""
+        if self.on_s3:
+            return self.lake.warehouse.rstrip("/")
         return str(Path(self.lake.warehouse or self.local.dir / "lake").expanduser().absolute())
+
+    @property
+    def on_s3(self) -> bool:
+        return self.lake.warehouse.startswith(S3)
 
 
 @dataclass(frozen=True)
@@ -136,7 +177,7 @@ def load(
     flat: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, source in (
-        ("local stack", dict(stack or {})),
+        (STACK, dict(stack or {})),
         *_file(directory or Path.cwd(), environ),
         *_environment(environ),
         ("command line", {k: v for k, v in (overrides or {}).items() if v}),
@@ -144,6 +185,9 @@ def load(
         for key, value in source.items():
             if key not in keys():
                 raise ConfigError(f"unknown setting {_spelled(key, origin)} in {origin}", hint=_nearest(key, origin))
+            flat[key], origins[key] = value, origin
+    if str(flat.get("lake.warehouse", "")).startswith(S3):
+        for key, origin, value in _aws(environ, flat):
             flat[key], origins[key] = value, origin
     try:
         settings = Settings.model_validate(_nested(flat))
@@ -155,7 +199,97 @@ def load(
             f"setting {_spelled(key, origin)} in {origin} has the wrong value: {first['msg'].lower()}",
             hint=f"{key}: {keys().get(key, '')}",
         ) from None
+    check(settings, origins)
     return Loaded(settings, origins)
+
+
+def check(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Settings that are right one by one and wrong together: each with the reason and the way out."""
+    _check_warehouse(settings, origins)
+    if settings.on_s3:
+        # Commands that only look at a running stack need no keys; whoever opens the lake asks again.
+        if origins.get("lake.warehouse") != STACK:
+            check_s3(settings.s3)
+    else:
+        _unused(settings.s3, "s3", ("endpoint", "access_key", "secret_key"), f"the lake is in {settings.warehouse}")
+    if settings.lake.catalog == "rest":
+        _check_rest(settings)
+    else:
+        _unused(settings.rest, "rest", ("uri", "token", "credential"), "lake.catalog is jdbc")
+
+
+def _check_warehouse(settings: Settings, origins: Mapping[str, str]) -> None:
+    found = settings.lake.warehouse
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", found)
+    if scheme is None:
+        return
+    key = _spelled("lake.warehouse", origins.get("lake.warehouse", "default"))
+    if not settings.on_s3:
+        raise ConfigError(
+            f"{key} is {found}, and {scheme[1]}: is no place a lake can be",
+            hint="name a directory, without file:, or s3://bucket/prefix (s3a: and s3n: are spelled s3: here)",
+        )
+    # Other characters are patterns, queries or escapes to one of the engines that read the lake.
+    if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.'()=@+-]+)*/?", found) is None:
+        raise ConfigError(
+            f"{key} is {found}, which is not s3://bucket/prefix",
+            hint="a bucket's name has 3 to 63 of a-z, 0-9, dot and hyphen; a prefix letters, digits and !_.'()=@+-",
+        )
+
+
+def check_s3(s3: S3Settings) -> None:
+    """Whether there is all that is needed to open a lake on S3."""
+    missing = [name for name in ("access_key", "secret_key") if not getattr(s3, name).get_secret_value()]
+    if missing:
+        raise ConfigError(
+            f"the lake is on S3, and {' and '.join(f's3.{name}' for name in missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not set",
+            hint="set FROSTLINE_S3_ACCESS_KEY and FROSTLINE_S3_SECRET_KEY (or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY), both in the same place",
+        )
+    if not s3.endpoint and not s3.region:
+        raise ConfigError("the lake is on S3 at AWS, and s3.region is not set", hint="set it, or AWS_REGION")
+    if s3.endpoint:
+        _check_address("s3.endpoint", s3.endpoint, path=False)
+
+
+def _check_rest(settings: Settings) -> None:
+    rest = settings.rest
+    if not rest.uri:
+        raise ConfigError(
+            "lake.catalog is rest, and rest.uri is not set", hint="set it to the address of the Iceberg REST catalog"
+        )
+    _check_address("rest.uri", rest.uri, path=True)
+    if rest.token.get_secret_value() and rest.credential.get_secret_value():
+        raise ConfigError("rest.token and rest.credential are both set", hint="keep one of them")
+    if not settings.lake.warehouse:
+        raise ConfigError(
+            "lake.catalog is rest, and lake.warehouse does not say where that catalog keeps its tables",
+            hint="set it to the catalog's own place for them, for example s3://bucket/prefix",
+        )
+
+
+def _check_address(key: str, text: str, *, path: bool) -> None:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or (parts.path.strip("/") and not path):
+        raise ConfigError(
+            f"{key} is {_without_password(text)}, which is no address",
+            hint=f"spell it http://host:port{'/path' if path else ''}, or https:// for TLS",
+        )
+    if parts.username or parts.query or parts.fragment:
+        raise ConfigError(f"{key} holds more than an address", hint="keys and tokens have settings of their own")
+
+
+def _unused(section: Section, name: str, keys_: tuple[str, ...], reason: str) -> None:
+    """A setting that changes nothing was meant to change something."""
+    for key in keys_:
+        value = getattr(section, key)
+        if value.get_secret_value() if isinstance(value, SecretStr) else value:
+            raise ConfigError(
+                f"{name}.{key} is set and would not be used: {reason}",
+                hint=f"set {'lake.warehouse = s3://bucket/prefix' if name == 's3' else 'lake.catalog = rest'}, "
+                f"or remove {name}.{key}",
+            )
 
 
 def masked(value: object) -> str:
@@ -163,7 +297,9 @@ def masked(value: object) -> str:
     if not isinstance(value, SecretStr):
         return "" if value is None else str(value)
     secret = value.get_secret_value()
-    return _without_password(secret) if "://" in secret else ("********" if secret else "")
+    if secret.startswith(("postgresql://", "postgres://")):
+        return _without_password(secret)
+    return "********" if secret else ""
 
 
 def _without_password(url: str) -> str:
@@ -201,6 +337,17 @@ def _environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, An
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX) and name not in ENV_NOT_SETTINGS:
             yield f"the environment ({name})", {known.get(name, name): environ[name]}
+
+
+def _aws(environ: Mapping[str, str], flat: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What the usual AWS variables say about settings that were not made otherwise."""
+    wanted = {key: names for key, names in _AWS_OTHERS.items() if not flat.get(key)}
+    if not any(flat.get(key) for key in _AWS_KEYS):
+        wanted |= _AWS_KEYS
+    for key, names in wanted.items():
+        name = next((name for name in names if environ.get(name)), None)
+        if name is not None:
+            yield key, f"the environment ({name})", environ[name]
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:

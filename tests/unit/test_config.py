@@ -145,3 +145,81 @@ def test_the_warehouse_is_an_absolute_path_under_the_stacks_directory(tmp_path: 
     assert loaded.settings.warehouse == str(tmp_path / "x" / "lake")
     named = config.load({"lake.warehouse": "somewhere"}, directory=tmp_path, environ={})
     assert named.settings.warehouse == str(Path.cwd() / "somewhere")
+
+
+S3_KEYS = {"s3.access_key": "id", "s3.secret_key": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem", "way_out"),
+    [
+        ({"lake.warehouse": "gs://bucket/x"}, "gs: is no place a lake can be", "s3://bucket/prefix"),
+        ({"lake.warehouse": "s3a://bucket/x"}, "s3a: is no place", "spelled s3:"),
+        ({"lake.warehouse": "file:///x"}, "file: is no place", "without file:"),
+        ({"lake.warehouse": "s3://b", **S3_KEYS}, "not s3://bucket/prefix", "3 to 63"),
+        ({"lake.warehouse": "s3://bucket/a b", **S3_KEYS}, "not s3://bucket/prefix", "letters, digits"),
+        ({"lake.warehouse": "s3://bucket/x"}, "s3.access_key and s3.secret_key are not set", "AWS_ACCESS_KEY_ID"),
+        ({"lake.warehouse": "s3://bucket/x", "s3.access_key": "id"}, "s3.secret_key is not set", "same place"),
+        ({"lake.warehouse": "s3://bucket/x", **S3_KEYS}, "s3.region is not set", "AWS_REGION"),
+        ({"lake.warehouse": "s3://bucket/x", "s3.endpoint": "store:9000", **S3_KEYS}, "no address", "http://host:port"),
+        ({"lake.warehouse": "s3://bucket/x", "s3.endpoint": "http://me:pw@h", **S3_KEYS}, "more than", "their own"),
+        ({"s3.endpoint": "http://h"}, "s3.endpoint is set and would not be used", "lake.warehouse"),
+        ({"rest.uri": "http://h"}, "rest.uri is set and would not be used", "lake.catalog = rest"),
+        ({"lake.catalog": "rest"}, "rest.uri is not set", "address"),
+        ({"lake.catalog": "rest", "rest.uri": "nowhere"}, "no address", "/path"),
+        ({"lake.catalog": "rest", "rest.uri": "http://h/x"}, "does not say where", "s3://bucket/prefix"),
+        (
+            {"lake.catalog": "rest", "rest.uri": "http://h", "rest.token": "t", "rest.credential": "c:s"},
+            "both set",
+            "keep one",
+        ),
+        ({"lake.catalog": "glue"}, "lake.catalog", "jdbc"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_named_with_a_way_out(
+    tmp_path: Path, given: dict[str, str], problem: str, way_out: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load(given, directory=tmp_path, environ={})
+    assert problem in caught.value.message
+    assert way_out in str(caught.value.hint)
+    assert "s3cret" not in str(caught.value)
+    assert ":pw@" not in str(caught.value)
+
+
+def test_the_usual_aws_variables_are_used_for_a_lake_on_s3_alone(tmp_path: Path) -> None:
+    environ = {
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "s3cret",
+        "AWS_SESSION_TOKEN": "t0ken",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL": "https://store",
+    }
+    without = config.load(directory=tmp_path, environ={}).settings
+    assert config.load(directory=tmp_path, environ=environ).settings == without
+    loaded = config.load({"lake.warehouse": "s3://bucket"}, directory=tmp_path, environ=environ)
+    found = loaded.settings.s3
+    assert (found.access_key.get_secret_value(), found.secret_key.get_secret_value()) == ("id", "s3cret")
+    assert (found.session_token.get_secret_value(), found.region, found.endpoint) == (
+        "t0ken",
+        "eu-west-1",
+        "https://store",
+    )
+    shown = {value.key: (value.text, value.origin) for value in loaded.values()}
+    assert shown["s3.secret_key"] == ("********", "the environment (AWS_SECRET_ACCESS_KEY)")
+    assert "s3cret" not in repr(loaded)
+    assert "t0ken" not in repr(loaded)
+
+
+def test_keys_of_ours_are_never_mixed_with_those_of_aws_variables(tmp_path: Path) -> None:
+    environ = {"AWS_SESSION_TOKEN": "of other keys", "AWS_REGION": "eu-west-1"}
+    found = config.load({"lake.warehouse": "s3://bucket", **S3_KEYS}, directory=tmp_path, environ=environ).settings.s3
+    assert found.session_token.get_secret_value() == ""
+    assert found.region == "eu-west-1"
+
+
+@pytest.mark.parametrize("token", ["plain", "https://looks-like-an-address", "a://b"])
+def test_no_secret_is_shown_whatever_it_looks_like(tmp_path: Path, token: str) -> None:
+    given = {"lake.catalog": "rest", "rest.uri": "http://h", "lake.warehouse": "/x", "rest.token": token}
+    loaded = config.load(given, directory=tmp_path, environ={})
+    assert next(value.text for value in loaded.values() if value.key == "rest.token") == "********"

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frostline.cli.common import load_settings, output, report, require_dsn
-from frostline.config import masked
+from frostline.config import S3, masked
 from frostline.errors import SetupError
 from frostline.local import artifacts, gateway_process, stack
 from frostline.local.stack import Stack
@@ -131,7 +131,7 @@ def _print_services(running: Stack) -> None:
             table.add_row(name, "", Text(masked(SecretStr(running.dsn))), "", "")
         else:
             table.add_row(name, Text("down", style="bold red"), "", "", "`frostline up` starts it")
-    table.add_row("lake", "", Text(str(running.warehouse)), "", _size(running.warehouse))
+    table.add_row("lake", "", Text(running.warehouse), "", _size(running.warehouse))
     output().print(table, soft_wrap=True)
 
 
@@ -153,6 +153,10 @@ def _print_tables(postgres: str) -> None:
     console.print(table)
 
 
-def _size(directory: Path) -> str:
+def _size(warehouse: str) -> str:
+    """Of a directory: a bucket of many files takes too long to list."""
+    directory = Path(warehouse)
+    if warehouse.startswith(S3):
+        return ""
     files = [file.stat().st_size for file in directory.rglob("*") if file.is_file()] if directory.exists() else []
     return f"{sum(files) / 1e6:.1f} MB in {len(files)} files"

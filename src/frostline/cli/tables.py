@@ -37,11 +37,16 @@ def init(
     """Install or upgrade Frostline's registry in a Postgres 15 to 18. Repeating it changes nothing."""
     if dsn:
         context.find_root().obj.overrides["dsn"] = dsn
-    postgres = require_dsn(load_settings(context))
+    settings = load_settings(context)
+    postgres = require_dsn(settings)
     if print_sql:
         with connect(postgres) as connection:
             typer.echo(install.print_sql(connection))
         return
+    if settings.lake.warehouse:
+        from frostline.lake import catalog
+
+        catalog.check(settings)
     done = install.install(postgres)
     for line in done:
         report().line(f"installed {line}")

@@ -13,7 +13,7 @@ from frostline.catalog.cold import ColdColumn
 from frostline.gateway.expressions.tree import Unknown
 from frostline.gateway.expressions.types import DUCKDB, LIMITS, Type, numeric
 from frostline.gateway.expressions.values import Value
-from frostline.lake.engine import quote
+from frostline.lake.duck import quote
 from frostline.model.bounds import Bound, Range, parse_bound
 
 __all__ = ["Unknown", "array_items", "constant", "number", "range_condition", "shortened"]

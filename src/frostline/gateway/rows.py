@@ -15,13 +15,14 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from frostline.errors import LakeError, QueryError
+from frostline.errors import QueryError
 from frostline.gateway import encode
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.expressions import average
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.messages import Field
+from frostline.lake.storage import Storage
 
 BATCH_ROWS = 10_000  # the fetch_size our foreign server is created with
 _SPARE = 4
@@ -73,8 +74,9 @@ class FixedRows(Rows):
 class Cursors:
     """A session's connections to DuckDB, one per open result; those given back are used again."""
 
-    def __init__(self, engine: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, engine: duckdb.DuckDBPyConnection, storage: Storage) -> None:
         self._engine = engine
+        self.storage = storage  # what they read
         self._spare: list[duckdb.DuckDBPyConnection] = []
 
     def take(self) -> duckdb.DuckDBPyConnection:
@@ -108,7 +110,7 @@ class Batches:
         except StopIteration:
             return None
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise LakeError(f"the lake cannot be read: {str(error).strip().splitlines()[0]}") from error
+            raise self._cursors.storage.unreadable(error) from error
 
     def restart(self) -> None:
         self._reader = None

@@ -30,7 +30,7 @@ from frostline.gateway.rows import Cursors
 from frostline.gateway.session import Session, error_response, sqlstate
 from frostline.gateway.view import View
 from frostline.gateway.wire.stream import Disconnected, Stream
-from frostline.lake import files
+from frostline.lake import files, storage
 from frostline.lake.engine import open_engine
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class Gateway:
         self._link = Link(self._dsn, "frostline gateway control")
         self._control = Control(self._link)
         self._pinning = Link(self._dsn, "frostline gateway pins")
+        self._storage = storage.of(settings)
         self._metrics = Metrics()
         self._tls = tls.context(settings.gateway)
         self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None)
@@ -96,7 +97,9 @@ class Gateway:
             self._control.installed()
             options = self._settings.gateway
             self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
-            self._engine = open_engine(memory=options.memory, threads=options.threads, directory=self._spill)
+            self._engine = open_engine(
+                memory=options.memory, threads=options.threads, directory=self._spill, storage=self._storage
+            )
             self._open.callback(self._engine.close)
             self._serve_metrics()
             self._listener = self._open.enter_context(_listen(options.listen, options.port))
@@ -194,7 +197,8 @@ class Gateway:
             origin = Origin.of(parameters.get("application_name", ""))
             view = View(
                 self._engine,
-                Cursors(self._engine),
+                self._storage,
+                Cursors(self._engine, self._storage),
                 backing,
                 client.canceller,
                 self._presence.pins,

@@ -31,6 +31,7 @@ from frostline.gateway.origin import Origin
 from frostline.gateway.pins import Pin, Pins, SnapshotGone
 from frostline.gateway.rows import Cursors
 from frostline.gateway.translate import column_name
+from frostline.lake.storage import Storage
 
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
@@ -50,6 +51,7 @@ class View:
     """Opened by the first statement that needs it, ended with the remote transaction."""
 
     engine: duckdb.DuckDBPyConnection
+    storage: Storage
     cursors: Cursors
     backing: Backing
     canceller: Canceller

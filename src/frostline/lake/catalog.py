@@ -1,19 +1,19 @@
-"""The Iceberg catalog: JDBC tables in the same Postgres, read by PyIceberg here and by Spark in the pipeline."""
+"""The Iceberg catalog, JDBC tables in the same Postgres or REST: by PyIceberg here and by Spark in the pipeline."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL
 
@@ -21,7 +21,9 @@ from frostline.catalog.names import LAKE_SCHEMA
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import DatabaseError, LakeError
-from frostline.lake import layout
+from frostline.lake import layout, lineage, rest
+from frostline.lake import storage as storages
+from frostline.lake.storage import Storage
 from frostline.lake.writer import Written
 
 # A database may end idle sessions and long statements; a catalog's connection is idle while files are written.
@@ -69,8 +71,51 @@ def address(dsn: str) -> Address:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[SqlCatalog]:
-    """The catalog, closed afterwards."""
+def opened(settings: Settings) -> Iterator[Catalog]:
+    """The catalog, closed afterwards; its errors, and those of the files it names, as ours."""
+    storage = storages.of(settings)
+    try:
+        catalog = _rest(settings, storage) if settings.lake.catalog == "rest" else _jdbc(settings, storage)
+        with closing(catalog):
+            yield catalog
+    except rest.ERRORS as error:
+        raise rest.failed(error, settings.rest) from error
+    except (OSError, ValueError) as error:
+        raise storage.failed(error) from error
+
+
+def check(settings: Settings) -> None:
+    """Whether the lake can be used at all: its files can be written, read and deleted, its catalog answers."""
+    storages.of(settings).probe()
+    if settings.lake.catalog == "rest":
+        with opened(settings) as catalog:
+            catalog.list_namespaces()
+
+
+def spark_properties(settings: Settings) -> dict[str, str]:
+    """The same catalog and the same files, for Spark."""
+    storage = storages.of(settings)
+    if settings.lake.catalog == "rest":
+        return rest.spark(settings) | storage.spark()
+    at = address(settings.dsn.get_secret_value())
+    return storage.spark() | {
+        "type": "jdbc",
+        "uri": at.jdbc,
+        "jdbc.user": at.user,
+        "jdbc.password": at.password,
+        "jdbc.schema-version": "V1",
+        "warehouse": storage.root,
+    }
+
+
+def _rest(settings: Settings, storage: Storage) -> Catalog:
+    try:
+        return rest.client(settings, storage.python())
+    except ValueError as error:  # an answer that is none
+        raise rest.failed(error, settings.rest) from error
+
+
+def _jdbc(settings: Settings, storage: Storage) -> Catalog:
     at = address(settings.dsn.get_secret_value())
     query = {"options": f"-csearch_path={LAKE_SCHEMA} {_NO_TIMEOUTS}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
     url = URL.create(
@@ -78,18 +123,9 @@ def opened(settings: Settings) -> Iterator[SqlCatalog]:
     ).render_as_string(hide_password=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        catalog = SqlCatalog(
-            settings.lake.name, uri=url, warehouse=f"file://{settings.warehouse}", init_catalog_tables="false"
+        return SqlCatalog(
+            settings.lake.name, uri=url, warehouse=storage.root, init_catalog_tables="false", **storage.python()
         )
-    try:
-        yield catalog
-    except (OSError, ValueError) as error:
-        raise LakeError(
-            f"the lake in {settings.warehouse} cannot be used: {error}",
-            hint="is it there, is it a directory, may this user write it? nothing was changed",
-        ) from error
-    finally:
-        catalog.close()
 
 
 def identifier(managed: Managed) -> tuple[str, str]:
@@ -111,17 +147,18 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
                     f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
                     hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
                 ) from None
-            _create(catalog, managed)
+            _create(catalog, managed, settings)
             return
+        _in_this_lake(table, managed, settings)
         head = table.current_snapshot()
         if head is None or head.snapshot_id == managed.snapshot_id:
             return
         if managed.snapshot_id is None:
             _only_ours(table, managed, operations)
             catalog.purge_table(identifier(managed))
-            _create(catalog, managed)
+            _create(catalog, managed, settings)
         else:
-            table.manage_snapshots().set_current_snapshot(snapshot_id=managed.snapshot_id).commit()
+            lineage.set_back(table, managed, operations, storages.of(settings).python())
 
 
 def load(settings: Settings, managed: Managed) -> IcebergTable:
@@ -134,8 +171,7 @@ def append(settings: Settings, managed: Managed, files: Sequence[Written], prope
     """One commit that adds these files, unless the head is no longer the registry's snapshot: then none."""
     with opened(settings) as catalog:
         table = catalog.load_table(identifier(managed))
-        head = table.current_snapshot()
-        if (head.snapshot_id if head is not None else None) != managed.snapshot_id:
+        if not lineage.shows(table, managed, storages.of(settings).python()):
             return
         with (
             suppress(CommitFailedException),  # somebody else was faster by a moment
@@ -183,10 +219,11 @@ def adopt(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
             table = catalog.load_table(identifier(managed))
         except NoSuchTableError:
             return None
+        files = storages.of(settings).python()
         made = [
             snapshot
             for snapshot in table.snapshots()
-            if _made_by(snapshot) == str(operation) and snapshot.parent_snapshot_id == managed.snapshot_id
+            if lineage.made_by(snapshot) == str(operation) and lineage.stands_on(table, snapshot, managed, files)
         ]
         if not made or not _above_is_ours(table, managed, ours):
             return None
@@ -209,32 +246,44 @@ def only_ours_above(settings: Settings, managed: Managed, ours: set[str]) -> boo
 def _above_is_ours(table: IcebergTable, managed: Managed, ours: set[str]) -> bool:
     snapshot = table.current_snapshot()
     while snapshot is not None and snapshot.snapshot_id != managed.snapshot_id:
-        if _made_by(snapshot) not in ours:
+        if lineage.made_by(snapshot) not in ours:
             return False
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
     return True
 
 
-def _made_by(snapshot: IcebergSnapshot) -> str | None:
-    return snapshot.summary.get(layout.OPERATION) if snapshot.summary is not None else None
-
-
 def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> None:
     """What is about to be removed was written by runs of this very table that never got to show it."""
-    if not all(_made_by(snapshot) in operations for snapshot in table.snapshots()):
+    if not all(lineage.made_by(snapshot) in operations for snapshot in table.snapshots()):
         raise LakeError(
             f"the lake has a table {'.'.join(identifier(managed))} already that {managed.table} did not write",
             hint="rename or remove that Iceberg table, then run the same command again; nothing was touched",
         )
 
 
-def _create(catalog: SqlCatalog, managed: Managed) -> None:
+def _create(catalog: Catalog, managed: Managed, settings: Settings) -> None:
     catalog.create_namespace_if_not_exists(managed.lake_namespace)
-    catalog.create_table(
+    table = catalog.create_table(
         identifier(managed),
         schema=layout.schema(managed),
         partition_spec=layout.partition_spec(managed),
         sort_order=layout.sort_order(managed),
         properties=layout.properties(managed),
     )
+    try:
+        _in_this_lake(table, managed, settings)
+    except LakeError:
+        catalog.drop_table(identifier(managed))
+        raise
+
+
+def _in_this_lake(table: IcebergTable, managed: Managed, settings: Settings) -> None:
+    """A REST catalog chooses a table's place, and an older table may be elsewhere: the gateway has keys for one."""
+    storage = storages.of(settings)
+    if not storage.holds(table.location()):
+        raise LakeError(
+            f"the files of {managed.table} belong in {table.location()}, and lake.warehouse is {storage.root}; "
+            "nothing was changed",
+            hint="set lake.warehouse, for the gateway too, to the place that holds them",
+        )

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
+from frostline.lake import storage
 from frostline.lake.catalog import identifier, opened
-
-_SCHEME = "file:"
 
 
 def flush(settings: Settings, managed: Managed) -> None:
     """Flush every file the head snapshot added, its metadata, and the directories that name them."""
     with opened(settings) as catalog:
-        table = catalog.load_table(identifier(managed))
-        files = [path for location in _locations(table) if (path := _local(location)) is not None]
-    for path in files:
-        _flush(path)
-    root = Path(settings.warehouse)
-    for directory in {parent for path in files for parent in path.parents if parent == root or root in parent.parents}:
-        _flush(directory)
+        storage.of(settings).flush(_locations(catalog.load_table(identifier(managed))))
 
 
 def _locations(table: IcebergTable) -> Iterator[str]:
@@ -37,16 +28,3 @@ def _locations(table: IcebergTable) -> Iterator[str]:
         if manifest.added_snapshot_id == head.snapshot_id:
             yield manifest.manifest_path
             yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-
-
-def _local(location: str) -> Path | None:
-    """Object stores are durable once they have answered."""
-    return Path("/" + location.removeprefix(_SCHEME).lstrip("/")) if location.startswith(_SCHEME) else None
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

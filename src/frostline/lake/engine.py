@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +9,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from frostline.errors import LakeError
+from frostline.lake.duck import load, quote
+from frostline.lake.storage import Storage, duckdb_name, duckdb_pattern
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
@@ -32,8 +32,10 @@ _TYPES = {
 }
 
 
-def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills under `directory` and never downloads anything."""
+def open_engine(
+    *, memory: str, threads: int, directory: Path, storage: Storage | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A database in memory that reads one lake, spills under `directory` and never downloads anything."""
     try:
         engine = duckdb.connect(
             config={
@@ -42,6 +44,7 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
                 "temp_directory": str(directory),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
+                "allow_persistent_secrets": False,
                 # Rows have no order unless asked for; keeping one would buffer whole scans.
                 "preserve_insertion_order": False,
             }
@@ -52,7 +55,9 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
             " SET GLOBAL validate_external_file_cache = 'NO_VALIDATION'"
         )
         for name in EXTENSIONS:
-            engine.execute(f"LOAD {quote(str(_extension(name)))}")
+            load(engine, name)
+        if storage is not None:
+            storage.prepare(engine)
     except duckdb.Error as error:
         raise LakeError(f"DuckDB cannot be opened: {error}") from None
     return engine
@@ -60,7 +65,7 @@ def open_engine(*, memory: str, threads: int, directory: Path) -> duckdb.DuckDBP
 
 def iceberg_scan(metadata_location: str, snapshot_id: int) -> str:
     """The table function that reads one snapshot of an Iceberg table."""
-    return f"iceberg_scan({quote(_path(metadata_location))}, snapshot_from_id => {int(snapshot_id)})"
+    return f"iceberg_scan({duckdb_name(metadata_location)}, snapshot_from_id => {int(snapshot_id)})"
 
 
 def parquet_scan(locations: Sequence[str], columns: Mapping[str, NestedField]) -> str:
@@ -78,8 +83,7 @@ def parquet_scan(locations: Sequence[str], columns: Mapping[str, NestedField]) -
 
 def parquet_files(locations: Sequence[str], function: str = "read_parquet", options: str = "") -> str:
     """A table function over exactly these files; directories called `a=b` mean nothing."""
-    # Names are patterns to DuckDB: a warehouse may stand under a directory with a bracket in its name.
-    paths = ", ".join(quote(re.sub(r"[*?\[]", r"[\g<0>]", _path(location))) for location in locations)
+    paths = ", ".join(duckdb_pattern(location) for location in locations)
     if function == "read_parquet":
         options += ", hive_partitioning => false"
     return f"{function}([{paths}]{options})"
@@ -93,31 +97,3 @@ def duckdb_type(type_: IcebergType) -> str:
 
 def _default(column: NestedField) -> str:
     return "NULL" if column.initial_default is None else quote(str(column.initial_default))
-
-
-def quote(value: str) -> str:
-    """A string as a DuckDB literal: backslashes mean nothing in it."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _path(location: str) -> str:
-    """Spark and PyIceberg write file URIs with one, two or three slashes; DuckDB reads paths."""
-    if not location.startswith("file:"):
-        return location
-    return "/" + location.removeprefix("file:").lstrip("/")
-
-
-def _extension(name: str) -> Path:
-    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if spec is None or spec.origin is None:
-        raise LakeError(
-            f"the DuckDB extension {name} is not installed",
-            hint=f"install duckdb-extension-{name}=={duckdb.__version__}",
-        )
-    path = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
-    if not path.exists():
-        raise LakeError(
-            f"the DuckDB extension {name} is not the one of DuckDB {duckdb.__version__}",
-            hint=f"install duckdb-extension-{name}=={duckdb.__version__}",
-        )
-    return path

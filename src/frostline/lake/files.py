@@ -19,6 +19,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 from frostline.errors import LakeError
 from frostline.lake.bounds import Decoder, Value, decoders
 from frostline.lake.cache import ByteCache
+from frostline.lake.storage import Storage
 
 # About 300 bytes a file and 150 a column of it: room for a hundred thousand files of ten columns.
 CAPACITY = 256 * 1024 * 1024
@@ -99,9 +100,9 @@ _manifests: ByteCache[Manifest] = ByteCache(CAPACITY)
 _snapshots: ByteCache[Snapshot] = ByteCache(CAPACITY)
 
 
-def snapshot(metadata_location: str, snapshot_id: int) -> Snapshot:
+def snapshot(storage: Storage, metadata_location: str, snapshot_id: int) -> Snapshot:
     """One snapshot's files, from the cache or the lake."""
-    return _snapshots.get((metadata_location, snapshot_id), lambda: _read(metadata_location, snapshot_id))
+    return _snapshots.get((metadata_location, snapshot_id), lambda: _read(storage, metadata_location, snapshot_id))
 
 
 def cache_counts() -> dict[str, int]:
@@ -113,16 +114,16 @@ def cache_counts() -> dict[str, int]:
     }
 
 
-def _read(metadata_location: str, snapshot_id: int) -> Snapshot:
+def _read(storage: Storage, metadata_location: str, snapshot_id: int) -> Snapshot:
     try:
-        table = StaticTable.from_metadata(metadata_location)
+        table = StaticTable.from_metadata(metadata_location, storage.python())
         found = table.metadata.snapshot_by_id(snapshot_id)
         if found is None:
             raise LakeError(f"{metadata_location} has no snapshot {snapshot_id}")
         specs = table.metadata.specs()
         manifests = [_manifest(table.io, m, specs[m.partition_spec_id]) for m in found.manifests(table.io)]
     except (OSError, ValueError, KeyError, NoSuchTableError) as error:
-        raise LakeError(f"the lake cannot be read: {error}") from error
+        raise storage.unreadable(error) from error
     schemas = {schema.schema_id: schema for schema in table.metadata.schemas}
     schema: Schema = schemas.get(found.schema_id, table.schema()) if found.schema_id is not None else table.schema()
     return Snapshot(

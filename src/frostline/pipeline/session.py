@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 
 from frostline.config import Settings
 from frostline.errors import SetupError
-from frostline.lake.catalog import address
+from frostline.lake.catalog import spark_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_NETWORK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+# Options whose values Spark never prints, by name; its own list does not know `access-key-id`.
+SECRETS = r"(?i)secret|password|token|access[.-]?key|credential"
 
 
 @contextmanager
@@ -65,6 +69,7 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.caseSensitive": "true",  # Postgres tells "A" from "a"
+            "spark.redaction.regex": SECRETS,
         }.items():
             builder = builder.config(key, value)
         with _stderr_to(log / "spark-jvm.log"):
@@ -108,18 +113,10 @@ def stop(session: SparkSession) -> None:
 
 
 def _catalog(settings: Settings) -> dict[str, str]:
-    """Set at run time: as start-up options the password would stand in the process list."""
-    at = address(settings.dsn.get_secret_value())
+    """Set at run time: as start-up options passwords and keys would stand in the process list."""
     prefix = f"spark.sql.catalog.{settings.lake.name}"
-    return {
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": at.jdbc,
-        f"{prefix}.jdbc.user": at.user,
-        f"{prefix}.jdbc.password": at.password,
-        f"{prefix}.jdbc.schema-version": "V1",
-        f"{prefix}.warehouse": f"file://{settings.warehouse}",
-    }
+    own = {f"{prefix}.{name}": value for name, value in spark_properties(settings).items()}
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | own
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pyiceberg.types import IcebergType, NestedField, UUIDType
 from frostline.catalog.cold import PREPARE, ColdColumn, cold_table
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
+from frostline.lake.storage import Local, Storage
 from frostline.model.tables import lake_names
 from integration.gateway import edges as edge_values
 
@@ -94,7 +95,9 @@ class World:
         return psycopg.connect(self.dsn, autocommit=True, **more)
 
 
-def build(admin: str, directory: Path, *, dense: bool = False, locale: str = "") -> World:
+def build(
+    admin: str, directory: Path, *, dense: bool = False, locale: str = "", storage: Storage | None = None
+) -> World:
     """A database of its own with both forms; no gateway yet. Dense: fewer rows, among them every type's edges."""
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(admin, autocommit=True) as connection:
@@ -106,7 +109,7 @@ def build(admin: str, directory: Path, *, dense: bool = False, locale: str = "")
         table_id = _tables(connection, dense)
         connection.execute(PREPARE)
         columns = list(cold_table(connection, table_id).columns.values())
-        lake = _lake(connection, columns, directory, DENSE_FILES if dense else 1)
+        lake = _lake(connection, columns, directory, storage or Local(f"{directory}/warehouse"), dense)
         pin(connection, table_id, lake)
         connection.execute("ANALYZE copy")
     return World(dsn, table_id, columns, lake)
@@ -226,9 +229,12 @@ def rows_as_arrow(connection: psycopg.Connection[Any], columns: list[ColdColumn]
     return typed
 
 
-def _lake(connection: psycopg.Connection[Any], columns: list[ColdColumn], directory: Path, files: int) -> Any:
+def _lake(
+    connection: psycopg.Connection[Any], columns: list[ColdColumn], directory: Path, storage: Storage, dense: bool
+) -> Any:
     rows = rows_as_arrow(connection, columns, f"ts < '{SEAM}'")
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{directory}/catalog.db", warehouse=f"file://{directory}/warehouse")
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{directory}/catalog.db", warehouse=storage.root, **storage.python())
+    files = DENSE_FILES if dense else 1
     catalog.create_namespace("ns")
     fields = [
         NestedField(index, str(column.lake_name), _iceberg_type(column), required=False)

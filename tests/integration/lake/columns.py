@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.lake.engine import quote
+from frostline.lake.duck import quote
 from frostline.model.types import storage
 
 NUMERIC_20_4 = ((20 << 16) | 4) + 4

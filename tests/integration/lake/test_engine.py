@@ -33,16 +33,27 @@ def test_a_sort_larger_than_memory_spills_and_is_right(small: duckdb.DuckDBPyCon
     assert (count, total) == (1_500_000, 1_499_999 * 1_500_000 // 2)
 
 
+def test_every_cursor_reads_in_utc_and_keeps_footers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    engine = open_engine(memory="100MB", threads=1, directory=tmp_path)
+    found = engine.cursor().execute(
+        "SELECT TIMESTAMPTZ '2026-07-01 12:00:00+00'::VARCHAR, current_setting('parquet_metadata_cache')"
+    )
+    assert found.fetchall() == [("2026-07-01 12:00:00+00", True)]
+    engine.close()
+
+
 _STREAM = """
 import resource, sys
 from pathlib import Path
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.rows import Batches, Cursors, LakeRows
 from frostline.lake.engine import open_engine
+from frostline.lake.storage import Local
 
 engine = open_engine(memory="200MB", threads=2, directory=Path(sys.argv[1]))
 query = "SELECT md5(range::VARCHAR) || repeat('x', 300) AS a, range::VARCHAR AS b FROM range(5000000)"
-rows = LakeRows([], Batches(Cursors(engine), Canceller(), query))
+rows = LakeRows([], Batches(Cursors(engine, Local(sys.argv[1])), Canceller(), query))
 size = peak = 0
 for number in range(500):
     size += sum(len(piece) for piece, _ in rows.take(10000))

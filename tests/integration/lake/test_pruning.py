@@ -27,6 +27,7 @@ from frostline.gateway.expressions.tree import Unknown
 from frostline.lake import files
 from frostline.lake.catalog import opened
 from frostline.lake.pruning import Compare, chosen, wholly
+from frostline.lake.storage import of
 from frostline.model.bounds import parse_range
 from frostline.pipeline.session import for_database
 from integration.lake.columns import SPECS, TABLE, Spec
@@ -105,7 +106,7 @@ def lake(
         engine.execute("CREATE TABLE everything AS SELECT * REPLACE (CAST(u AS UUID) AS u) FROM arrow")
         head = table.current_snapshot()
         assert head is not None
-        yield Lake(files.snapshot(table.metadata_location, head.snapshot_id), engine)
+        yield Lake(files.snapshot(of(settings), table.metadata_location, head.snapshot_id), engine)
 
 
 SCHEMA = Schema(

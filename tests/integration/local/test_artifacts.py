@@ -50,11 +50,12 @@ def a_java(directory: Path, instead_of_ivy: str) -> dict[str, str | None]:
     """A `java` on the PATH that knows its version and does this shell code when asked for Ivy."""
     directory.mkdir(exist_ok=True)
     script = directory / "java"
+    wanted = r's/.*<dependency org="[^"]*" name="\([^"]*\)" rev="\([^"]*\)".*/\1-\2.jar/p'
     script.write_text(f"""#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17.0.9"' >&2; exit 0; fi
 while [ $# -gt 0 ]; do
     case $1 in
-        -dependency) name=$3-$4.jar; shift 3 ;;
+        -ivy) name=$(sed -n '{wanted}' "$2"); shift ;;
         -retrieve) out=${{2%/*}}; shift ;;
     esac
     shift

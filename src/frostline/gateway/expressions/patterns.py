@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from frostline.gateway.expressions.tree import Unknown
-from frostline.lake.engine import quote
+from frostline.lake.duck import quote
 
 ANY, ONE = "%", "_"
 

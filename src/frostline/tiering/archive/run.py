@@ -14,6 +14,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, Interrupted, OperationError
 from frostline.faults import reached
+from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering import clean, statistics
@@ -53,6 +54,7 @@ def archive(
                 _clean_lake(connection, settings, managed, report)
             if not leaves:
                 return []
+            lake.check(settings)
             for leaf in managed.table.leaves:
                 ensure_bound_check(connection, managed.table, leaf)
             with spark() as session:
