@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from frostline.errors import QueryError
 from frostline.gateway.lexer import Token
@@ -28,6 +28,14 @@ class Source:
     range: Range
     operation: int | None = None
     snapshot: str | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.table, self.range, self.operation, self.snapshot))
+
+    def __hash__(self) -> int:
+        """Looked up a dozen times a statement."""
+        return self._hash
 
 
 @dataclass(frozen=True)

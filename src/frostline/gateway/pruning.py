@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway.clauses import Select
@@ -76,7 +77,11 @@ def conditions(select: Select, table: ColdTable, parameters: Parameters = ()) ->
 
 def in_range(table: ColdTable, found: Range) -> tuple[Compare, ...]:
     """The period itself: its bounds are exact moments, days or numbers."""
-    key = table.key
+    return _in_range(table.key, found)
+
+
+@lru_cache(maxsize=1000)
+def _in_range(key: ColdColumn, found: Range) -> tuple[Compare, ...]:
     if key.lake_name is None:
         return ()
     unit = _MICROS_PER_DAY if key.typname == "date" else 1
