@@ -43,9 +43,12 @@ def aligned_scan(
     if len(unknown) > _MOST_ASKED:
         return None
     if unknown:
-        with engine.cursor() as cursor:
-            for location in unknown:
-                known[location] = _footers.get(location, partial(_read, cursor, location))
+        try:
+            with engine.cursor() as cursor:
+                for location in unknown:
+                    known[location] = _footers.get(location, partial(_read, cursor, location))
+        except duckdb.Error:
+            return None  # whoever reads the rows will say what is wrong
     found = set(known.values())
     if len(found) != 1:
         return None
@@ -56,7 +59,9 @@ def aligned_scan(
 
 def _names(footer: Footer, columns: Mapping[str, NestedField]) -> list[str] | None:
     """A name for each column of the file, ours for those we want."""
-    wanted = {(field.field_id, duckdb_type(field.field_type)): name for name, field in columns.items()}
+    wanted = {
+        (field.field_id, duckdb_type(field.field_type).replace(", ", ",")): name for name, field in columns.items()
+    }
     names = [wanted.pop((number, type_), f"_{at}") for at, (number, _, type_) in enumerate(footer.columns)]  # type: ignore[arg-type]
     return None if wanted else names
 

@@ -9,9 +9,24 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
 
-from frostline.lake.engine import open_engine
+from frostline.lake.engine import duckdb_type, open_engine
 from frostline.lake.footers import aligned_scan
 
 FIELDS = {
@@ -77,3 +92,31 @@ def test_files_that_differ_are_left_to_the_map(
 def test_a_column_of_another_type_is_not_taken(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     file = written(engine, tmp_path / "1.parquet", "SELECT 7::BIGINT AS id", "id: 1")
     assert aligned_scan(engine, [file], {"c1": NestedField(1, "id", IntegerType())}) is None
+
+
+def test_every_type_of_the_lake_is_recognised(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    types: list[IcebergType] = [
+        BooleanType(),
+        IntegerType(),
+        LongType(),
+        FloatType(),
+        DoubleType(),
+        DateType(),
+        TimestampType(),
+    ]
+    types += [TimestamptzType(), UUIDType(), BinaryType(), StringType(), DecimalType(9, 2), DecimalType(38, 0)]
+    fields = {f"c{at}": NestedField(at, f"n{at}", type_) for at, type_ in enumerate(types, 1)}
+    select = ", ".join(f"CAST(NULL AS {duckdb_type(f.field_type)}) AS {f.name}" for f in fields.values())
+    file = written(
+        engine,
+        tmp_path / "1.parquet",
+        f"SELECT {select}",
+        ", ".join(f"{f.name}: {f.field_id}" for f in fields.values()),
+    )
+    assert aligned_scan(engine, [file], fields) is not None
+
+
+def test_a_file_that_is_not_there_is_left_to_the_reader_of_its_rows(
+    engine: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    assert aligned_scan(engine, [str(tmp_path / "none.parquet")], FIELDS) is None
