@@ -21,7 +21,7 @@ import psycopg
 
 WIDTH = 1000  # of a period
 HOT = 4 * WIDTH
-_PAUSE = 0.01
+_PAUSE = 0.015
 _FEWEST, _MOST = 40, 160  # hot rows of a writer
 
 Row = tuple[int, int, int]  # key, version, amount
@@ -383,7 +383,7 @@ class Reader(threading.Thread):
                     connection.close()
                     connection = None
                 time.sleep(0.05)
-            time.sleep(self._random.uniform(0.02, 0.08))
+            time.sleep(self._random.uniform(0.05, 0.25))
         if connection is not None:
             connection.close()
 

@@ -16,7 +16,7 @@ _ENDS = {
     "went on": "went on from there",
     "began anew": "began anew",
     "finished it": "finished it",
-    "done": "done",
+    "done": "archived it",
 }
 
 
@@ -37,16 +37,17 @@ def table(outcomes: list[Outcome], seed: int) -> str:
         f" {sum(o.looks for o in outcomes):,} looks of readers over all rows:"
         " nothing lost, nothing doubled, nothing left behind.",
         "",
-        "| step | victim | faults | the run ended | the next one |",
+        "| step | victim | faults | the run was | the last one |",
         "|---|---|---:|---|---|",
     ]
-    groups: dict[tuple[int, str], list[Outcome]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[tuple[str, str]]] = defaultdict(list)
     for outcome in met:
-        for fault in outcome.faults:
-            groups[_STEPS.index(fault.point.split(".")[0]), fault.victim].append(outcome)
+        for number, fault in enumerate(outcome.faults):
+            ends = outcome.ends[number], outcome.ends[-1] if len(outcome.ends) > number + 1 else ""
+            groups[_STEPS.index(fault.point.split(".")[0]), fault.victim].append(ends)
     for (step, victim), found in sorted(groups.items()):
-        first = Counter(_kind(outcome.ends[0]) for outcome in found)
-        last = Counter(_ENDS.get(outcome.ends[-1], "?") for outcome in found if len(outcome.ends) > 1)
+        first = Counter(_kind(end) for end, _ in found)
+        last = Counter(_ENDS.get(end, "?") for _, end in found if end)
         lines.append(f"| {_STEPS[step]} | {victim} | {len(found)} | {_counts(first)} | {_counts(last)} |")
     reached = Counter(fault.point for outcome in met for fault in outcome.faults)
     lines += ["", "| point | what is true there | faults |", "|---|---|---:|"]

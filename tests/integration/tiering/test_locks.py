@@ -156,3 +156,17 @@ def test_writers_whose_transactions_overlap_do_not_starve_it(world: World) -> No
         for writer in writers:
             writer.join()
     assert len(archived) == 1
+
+
+def test_a_copy_that_cannot_be_compared_is_made_anew_in_the_end(world: World) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    world.gateway.stop(grace=0)
+    for _ in range(3):
+        with pytest.raises(Interrupted, match="could not be compared with the lake"):
+            world.archive("public.events")
+    assert world.run("SELECT count(*), max(id) FROM frostline.operations") == [(1, 1)]
+    world.restart_gateway()
+    assert len(world.archive("public.events")) == 1
+    assert world.run("SELECT id, state FROM frostline.operations ORDER BY id") == [(1, "failed"), (2, "done")]
+    assert world.run("SELECT count(*), sum(v) FROM public.events") == [(1000, 500500)]

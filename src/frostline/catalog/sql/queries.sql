@@ -405,7 +405,9 @@ ORDER BY 1, 2;
 SELECT o.id, o.leaf, o.lower, o.upper, o.state, o.captured, o.snapshot_id,
        coalesce((SELECT s.name FROM frostline.steps s WHERE s.operation_id = o.id ORDER BY s.number DESC LIMIT 1),
                 'its beginning') AS step,
-       p.foreign_table::oid AS foreign_table, to_regclass('frostline_delta.dropped_' || o.id) IS NOT NULL AS parked
+       p.foreign_table::oid AS foreign_table, to_regclass('frostline_delta.dropped_' || o.id) IS NOT NULL AS parked,
+       coalesce((SELECT s.attempts FROM frostline.steps s
+                 WHERE s.operation_id = o.id AND s.name = 'verify' AND s.finished_at IS NULL), 0) AS tries
 FROM frostline.operations o LEFT JOIN frostline.periods p ON p.operation_id = o.id
 WHERE o.table_id = %(table)s
   AND (o.state = 'running' OR o.captured IS NOT NULL AND o.state <> 'done'

@@ -30,7 +30,7 @@ def export(connection: Connection, spark: SparkSession, settings: Settings, oper
     """
     managed = operation.managed
     ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
-    snapshot = lake.adopt(settings, managed, operation.id, ours)
+    snapshot = lake.adopt(settings, managed, operation.id, ours) if operation.resumed else None
     for _ in range(_TRIES):
         if snapshot is not None:
             break

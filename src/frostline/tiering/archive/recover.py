@@ -22,6 +22,8 @@ from frostline.tiering import ddl, statistics
 from frostline.tiering.archive import capture, steps, swap
 from frostline.tiering.archive.steps import Operation
 
+_MOST_TRIES = 3  # then something is wrong with the copy, and a new one is made
+
 
 @dataclass(frozen=True)
 class Unfinished:
@@ -37,6 +39,7 @@ class Unfinished:
     step: str
     foreign_table: int | None
     parked: bool
+    tries: int  # at a comparison that never came to its end
 
     def swapped(self, managed: Managed) -> bool:
         """The seam is behind it: only its own swap can have moved it there, for runs settle what they find first."""
@@ -86,12 +89,12 @@ def nobodys_rows(managed: Managed, resumed: Operation | None, verb: str = "DELET
 
 def resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: Leaf | None) -> Operation | None:
     """While the capture has missed nothing, the copy and the captured rows together are the leaf."""
-    if leaf is None or left.captured is None or left.leaf != str(leaf):
+    if leaf is None or left.captured is None or left.leaf != str(leaf) or left.tries >= _MOST_TRIES:
         return None
     range_ = steps.range_of(managed, leaf)
     if left.range != range_ or capture.state(connection, leaf) != left.captured:
         return None
-    return Operation(left.id, managed, leaf, range_, left.captured)
+    return Operation(left.id, managed, leaf, range_, left.captured, resumed=True)
 
 
 def _finish(connection: Connection, managed: Managed, left: Unfinished, report: Report) -> None:

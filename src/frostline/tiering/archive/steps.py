@@ -33,6 +33,7 @@ class Operation:
     leaf: Leaf
     range: Range  # of its foreign partition: from the seam, so that the cold tier has no gaps
     captured: list[object] | None = None  # the leaf's state when its changes began to be captured
+    resumed: bool = False  # an earlier run has begun it
     locks: Wanted = field(default_factory=Wanted)  # how long it may keep others waiting, and goes on trying
 
     @property

@@ -41,19 +41,23 @@ def verify(settings: Settings, operation: Operation) -> int:
             if heap != lake:
                 raise _mismatch(operation, heap, lake, _first_keys(connection, operation, SQL("ONLY ") + leaf, foreign))
         except psycopg.Error as error:
-            # Who cannot be asked now may be asked later: capture and copy are kept for that.
-            kind = Interrupted if isinstance(error, psycopg.OperationalError) else OperationError
-            raise kind(
+            raise (Interrupted if _out_of_reach(error) else OperationError)(
                 f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
                 detail=" ".join(str(error).split()),
                 hint="is the gateway running? `frostline status` shows it, `frostline up` starts it"
-                if isinstance(error, psycopg.OperationalError)
+                if _out_of_reach(error)
                 else "run the same command again",
             ) from error
         finally:
-            connection.rollback()
+            if not connection.broken:
+                connection.rollback()
     reached("verify.compared")
     return heap["*"][0]
+
+
+def _out_of_reach(error: psycopg.Error) -> bool:
+    """Who cannot be asked now may be asked later: capture and copy are kept for that."""
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57", "HV")
 
 
 def _foreign_table(operation: Operation, name: Identifier, snapshot: str) -> Composed:
