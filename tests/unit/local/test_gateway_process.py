@@ -1,0 +1,27 @@
+"""What the gateway's process is told: every setting, with the secrets it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frostline import config
+from frostline.local.gateway_process import _environment
+
+
+def test_a_gateway_started_by_us_has_the_very_same_lake(tmp_path: Path) -> None:
+    given = {
+        "lake.catalog": "rest",
+        "lake.warehouse": "s3://bucket/prefix",
+        "rest.uri": "http://catalog",
+        "rest.token": "t0ken",
+        "s3.endpoint": "http://store:9000",
+        "s3.access_key": "id",
+        "s3.secret_key": "s3cret",
+        "s3.path_style": "false",
+        "s3.timeout": "7",
+    }
+    ours = config.load(given, directory=tmp_path, environ={}).settings
+    environ = {k: v for k, v in _environment(ours, "postgresql://x", 1, tmp_path).items() if k.startswith("FROSTLINE_")}
+    theirs = config.load(directory=tmp_path, environ=environ).settings
+    assert (theirs.lake, theirs.rest, theirs.s3) == (ours.lake, ours.rest, ours.s3)
+    assert theirs.s3.secret_key.get_secret_value() == "s3cret"
