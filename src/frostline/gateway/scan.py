@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
 from pyiceberg.types import NestedField
 
 from frostline.catalog.cold import ColdColumn, ColdTable
@@ -88,10 +87,7 @@ def _lake(
 
 def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
     """Data files by themselves, with a condition on the key where they need one."""
-    try:
-        rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
-    except duckdb.Error as error:
-        raise view.storage.unreadable(error) from error
+    rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
     return rows if within is None else f"(SELECT {', '.join(named)} FROM {rows} WHERE {within}) AS t"
 
 
