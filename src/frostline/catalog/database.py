@@ -66,3 +66,10 @@ def session_sql(*, local: bool) -> str:
         f"SELECT pg_catalog.set_config(v.name, v.value, {str(local).lower()}) FROM (VALUES {values}) v (name, value)"
         " WHERE EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) v.name)"
     )
+
+
+def from_postgres(error: psycopg.Error) -> DatabaseError:
+    """What Postgres said, as an error of ours."""
+    said = error.diag
+    message = said.message_primary or " ".join(str(error).split()) or type(error).__name__
+    return DatabaseError(f"Postgres says: {message}", detail=said.message_detail, hint=said.message_hint)

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from frostline import config
+from frostline.catalog.database import from_postgres
 from frostline.config import Loaded, Settings
 from frostline.errors import DatabaseError, FrostlineError
 from frostline.local import stack
@@ -80,7 +81,7 @@ def clear_errors() -> Iterator[None]:
     except FrostlineError as error:
         print_error(error)
     except psycopg.Error as error:
-        print_error(_from_postgres(error))
+        print_error(from_postgres(error))
     except BrokenPipeError:
         # `frostline status | head`: nobody reads on, and there is nobody to tell.
         sys.stderr.close()
@@ -99,12 +100,6 @@ def clear_errors() -> Iterator[None]:
     else:
         return
     raise typer.Exit(1)
-
-
-def _from_postgres(error: psycopg.Error) -> FrostlineError:
-    said = error.diag
-    message = said.message_primary or " ".join(str(error).split()) or type(error).__name__
-    return DatabaseError(f"Postgres says: {message}", detail=said.message_detail, hint=said.message_hint)
 
 
 def _unexpected(error: Exception) -> FrostlineError:

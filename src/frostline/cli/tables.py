@@ -1,18 +1,22 @@
-"""Commands that work on the user's tables: init, register, archive."""
+"""Commands that work on the user's tables: init, register, archive, verify, coalesce."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from frostline.catalog import install
+from frostline.catalog import install, registry
 from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
-from frostline.cli.common import load_settings, output, report, require_dsn
+from frostline.cli.common import load_settings, output, print_error, report, require_dsn
 from frostline.local import artifacts
 from frostline.tiering import register as registration
+
+if TYPE_CHECKING:
+    from frostline.tiering import cycle
 
 PANEL = "Your tables"
 Name = Annotated[str, typer.Argument(metavar="SCHEMA.TABLE", help="As in SQL; odd names in double quotes.")]
@@ -27,6 +31,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("init", rich_help_panel=PANEL)(init)
     app.command("register", rich_help_panel=PANEL)(register)
     app.command("archive", rich_help_panel=PANEL)(archive)
+    app.command("verify", rich_help_panel=PANEL)(verify)
+    app.command("coalesce", rich_help_panel=PANEL)(coalesce)
 
 
 def init(
@@ -79,25 +85,98 @@ def register(  # noqa: PLR0913, PLR0917 - one per option of the command
             _describe(found, would=dry_run)
 
 
-def archive(context: typer.Context, table: Name) -> None:
-    """Move every partition older than the hot period to the lake, oldest first."""
+def archive(
+    context: typer.Context,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCHEMA.TABLE]...", help="Which tables; none: all that are registered."),
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Archive what ends before this, whatever the hot period.")
+    ] = None,
+) -> None:
+    """Create future partitions, then move every partition older than the hot period to the lake, oldest first."""
     # Here, not above: Spark and PyIceberg take most of a second to import.
     from frostline.pipeline.session import spark_session
-    from frostline.tiering.archive import run
+    from frostline.tiering import cycle
 
     settings = load_settings(context)
     require_dsn(settings)
     jars = artifacts.fetch(settings, report=report()).jars
-    archived = run.archive(settings, table, report(), lambda: spark_session(settings, jars))
-    if not archived:
-        report().line("No partition is older than the hot period; nothing to do.")
-        return
-    shown = Table("partition", "rows", "lake bytes", "files", box=None, pad_edge=False, header_style="bold")
-    for column in shown.columns[1:]:
+    outcomes = cycle.cycle(settings, tables or [], report(), lambda: spark_session(settings, jars), before)
+    for outcome in outcomes:
+        if outcome.error is not None:
+            print_error(outcome.error)
+    if not any(outcome.state != "created" for outcome in outcomes):
+        report().line("No partition is older than the hot period; nothing to archive.")
+    if outcomes:
+        _print_outcomes(outcomes)
+    if any(outcome.error is not None for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _print_outcomes(outcomes: list[cycle.Outcome]) -> None:
+    shown = Table(
+        "table", "partition", "", "rows", "lake bytes", "files", box=None, pad_edge=False, header_style="bold"
+    )
+    for column in shown.columns[3:]:
         column.justify = "right"
-    for one in archived:
-        shown.add_row(str(one.leaf), f"{one.rows:,}", f"{one.bytes:,}", str(one.files))
+    for one in outcomes:
+        done = one.archived
+        figures = (f"{done.rows:,}", f"{done.bytes:,}", str(done.files)) if done is not None else ("", "", "")
+        shown.add_row(Text(one.table), Text(one.what), one.state, *figures)
     output().print(shown)
+
+
+def verify(
+    context: typer.Context,
+    table: Name,
+    period: Annotated[
+        str | None, typer.Argument(metavar="[PERIOD]", help="A partition's name, or a value of the partition key.")
+    ] = None,
+) -> None:
+    """Check every file, row and column of the cold tier against what was archived. Changes nothing."""
+    from frostline.tiering import verify as verification
+
+    settings = load_settings(context)
+    require_dsn(settings)
+    found = verification.verify(settings, table, period, report())
+    shown = Table("partition", "", "rows", "files", "changed since", box=None, pad_edge=False, header_style="bold")
+    for column in shown.columns[2:]:
+        column.justify = "right"
+    for one in found:
+        figures = ("" if figure is None else f"{figure:,}" for figure in (one.rows, one.files, one.changed))
+        shown.add_row(Text(one.period), one.state, *figures)
+    output().print(shown)
+    for one in found:
+        for problem in one.problems:
+            output().print(Text(f"{one.period}: {problem}"), soft_wrap=True)
+    if any(one.failed for one in found):
+        raise typer.Exit(1)
+
+
+def coalesce(context: typer.Context, table: Name, dry_run: DryRun = False) -> None:
+    """Join old periods to larger foreign partitions, as the table's policy says. The lake stays as it is."""
+    from frostline.tiering import coalesce as joining
+    from frostline.tiering.archive.run import only_writer
+
+    settings = load_settings(context)
+    with connect(require_dsn(settings), application="frostline coalesce") as connection:
+        managed = registry.get(connection, table)
+        if dry_run:
+            found = joining.groups(connection, managed)
+        else:
+            with only_writer(connection, managed), report().step(f"coalesce {managed.table}"):
+                found = list(joining.joined(connection, managed, patience=settings.archive.lock_patience))
+    shown = Table("partition", "from", "to", "periods", "rows", box=None, pad_edge=False, header_style="bold")
+    for group in found:
+        rows = sum(part.rows for part in group.parts)
+        bounds = (Text(str(side)) for side in (group.range.lower, group.range.upper))
+        shown.add_row(Text(f"{managed.table.schema}.{group.name}"), *bounds, str(len(group.parts)), f"{rows:,}")
+    if found:
+        output().print(shown)
+    else:
+        report().line("No periods are old enough to be joined.")
 
 
 def _describe(plan: registration.Plan, *, would: bool) -> None:

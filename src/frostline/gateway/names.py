@@ -12,8 +12,8 @@ from frostline.gateway.lexer import Token
 from frostline.model.bounds import Range, parse_range
 
 _SCHEMA = re.compile(
-    r"table (?P<table>[1-9]\d{0,17})"
-    r"(?: operation (?P<operation>[1-9]\d{0,17}) snapshot (?P<snapshot>[0-9A-F]{8}-[0-9A-F]{8}-[0-9]{1,10}))?"
+    r"table (?P<table>[1-9]\d{0,17})(?: operation (?P<operation>[1-9]\d{0,17}))?(?P<lake> lake)?"
+    r"(?: snapshot (?P<snapshot>[0-9A-F]{8}-[0-9A-F]{8}-[0-9]{1,10}))?"
 )
 
 
@@ -21,13 +21,15 @@ _SCHEMA = re.compile(
 class Source:
     """What a foreign table stands for: a managed table's rows in one range.
 
-    With an operation it is the range as that operation exported it, next to one exported Postgres snapshot.
+    With an operation it is the range as that operation exported it. `lake_only` leaves out what the delta says, and a
+    snapshot is one of Postgres that somebody exported.
     """
 
     table: int
     range: Range
     operation: int | None = None
     snapshot: str | None = None
+    lake_only: bool = False
 
     @cached_property
     def _hash(self) -> int:
@@ -58,7 +60,7 @@ def parse_source(schema: str, table: str) -> Source | None:
     except ValueError:
         raise QueryError(f'relation "{schema}"."{table}" does not exist', sqlstate="42P01") from None
     operation = int(match["operation"]) if match["operation"] else None
-    return Source(int(match["table"]), found, operation, match["snapshot"])
+    return Source(int(match["table"]), found, operation, match["snapshot"], match["lake"] is not None)
 
 
 def references(tokens: Sequence[Token]) -> list[Reference]:

@@ -112,6 +112,8 @@ class View:
 
     def delta(self, source: Source, table: ColdTable) -> str | None:
         """The DuckDB table with the newest version of every key the delta has in the range; None: it has none."""
+        if source.lake_only:
+            return None
         if source not in self._deltas:
             self._deltas[source] = self._load_delta(source, table) if self._has_delta(source, table) else None
         return self._deltas[source]

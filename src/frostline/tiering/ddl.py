@@ -60,10 +60,11 @@ def same_grants(connection: Connection, source: int | None, target: tuple[str, s
         for (role,) in queries.rows(connection, "default_grantees", schema=target[0])
     ]
     grants = queries.rows(connection, "grants", oid=source) if source is not None else []
-    return [*revoke, *(_grant(name, *grant) for grant in grants)]
+    return [*revoke, *(grant(name, *found) for found in grants)]
 
 
-def _grant(name: Identifier, role: str, privilege: str, grantable: bool, column: str | None) -> Composed:
+def grant(name: Identifier, role: str, privilege: str, grantable: bool, column: str | None) -> Composed:
+    """One grant as the catalog lists it."""
     only = SQL(" ({})").format(Identifier(column)) if column is not None else SQL("")
     option = " WITH GRANT OPTION" if grantable else ""
     return SQL(f"GRANT {privilege}{{}} ON {{}} TO {role}{option}").format(only, name)

@@ -39,12 +39,12 @@ def carry_over(connection: Connection, operation: Operation) -> None:
                 from_schema=delta.SCHEMA,
                 from_name=operation.parked,
             )
-        _measure(connection, operation.managed.id)
+        measure(connection, operation.managed.id)
     except psycopg.Error as error:
         log.warning("the planner has no statistics of %s: %s; ANALYZE it", leaf, str(error).strip())
 
 
-def _measure(connection: Connection, table: int) -> None:
+def measure(connection: Connection, table: int) -> None:
     """The size of every foreign partition that has none yet; the one below the oldest period is among them."""
     for schema, name, rows, size in queries.rows(connection, "unmeasured_periods", table=table):
         if connection.info.server_version >= RESTORABLE:

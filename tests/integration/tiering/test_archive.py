@@ -116,7 +116,7 @@ def test_writes_during_every_step_are_neither_lost_nor_doubled(world: World, mon
                 f"UPDATE {table} SET ts = ts - interval '20 days' WHERE id = {new - 9200} AND ts >= '2020-02-01';"
             )
 
-    for module, name in ((lake, "ensure_table"), (pipeline, "export"), (verify, "_digest"), (swap, "swap")):
+    for module, name in ((lake, "ensure_table"), (pipeline, "export"), (verify, "digest_of"), (swap, "swap")):
         _before(monkeypatch, module, name, write)
     assert [one.leaf.name for one in world.archive("public.events")] == ["events_01"]
     assert rows(world, "public.events") == rows(world, "public.plain")

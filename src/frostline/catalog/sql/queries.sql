@@ -112,6 +112,14 @@ LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
 LEFT JOIN pg_am a ON a.oid = c.relam
 WHERE c.oid = %(oid)s;
 
+-- name: manner
+-- How a partition is kept: a new one is made like it.
+SELECT c.reloptions, s.spcname, a.amname, c.relreplident::text, c.relrowsecurity
+FROM pg_class c
+LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+LEFT JOIN pg_am a ON a.oid = c.relam
+WHERE c.oid = %(oid)s;
+
 -- name: references
 -- Outbound foreign keys: what a trigger on the referenced table must know.
 SELECT c.conname, n.nspname, r.relname, c.confdeltype::text, c.confupdtype::text, c.condeferrable, c.condeferred,
@@ -455,3 +463,28 @@ UNION
 SELECT metadata_location FROM frostline.operations WHERE table_id = %(table)s AND metadata_location IS NOT NULL
 UNION
 SELECT metadata_location FROM frostline.pins WHERE table_id = %(table)s;
+
+-- name: periods
+-- The foreign partitions of a table and what was recorded of them.
+SELECT n.nspname, c.relname, p.lower, p.upper, p.rows, p.digest
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s;
+
+-- name: on_its_way
+-- The operation that moves a leaf right now, and its step.
+SELECT o.id, coalesce((SELECT s.name FROM frostline.steps s WHERE s.operation_id = o.id ORDER BY s.number DESC LIMIT 1),
+                      'its begin')
+FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.leaf = %(leaf)s AND o.state = 'running'
+ORDER BY o.id DESC
+LIMIT 1;
+
+-- name: parts
+-- Foreign partitions that have a lower bound, with all that is recorded of them.
+SELECT c.oid, n.nspname, c.relname, p.lower, p.upper, p.rows, p.bytes, p.files, p.digest, p.alarm
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND p.lower IS NOT NULL;

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.names import DELTA_COLUMNS
 from frostline.catalog.registry import Managed
-from frostline.errors import RefusedError
+from frostline.errors import ConfigError, RefusedError
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
@@ -16,9 +17,12 @@ from frostline.tiering import ddl
 _FAR = 2**62  # microseconds: about the year 148,000; -infinity and infinity are far beyond
 
 
-def expired(connection: Connection, managed: Managed) -> list[Leaf]:
-    """The leaves wholly older than the hot period, oldest first; only a run from the seam up can be archived."""
-    limit = _limit(connection, managed)
+def expired(connection: Connection, managed: Managed, before: str | None = None) -> list[Leaf]:
+    """The leaves wholly older than the hot period, oldest first; only a run from the seam up can be archived.
+
+    `before` stands in for the hot period's end. The current partition is never among them.
+    """
+    limit = _limit(connection, managed) if before is None else _chosen(connection, managed, before)
     found = []
     for leaf in managed.table.leaves:
         if (
@@ -104,6 +108,24 @@ def _limit(connection: Connection, managed: Managed) -> Composed:
         row = connection.execute(newest).fetchone()
         return SQL("({}::bigint - {}::bigint)").format(Literal(row[0] if row else None), Literal(managed.hot_for))
     return SQL("(now() - {}::interval)").format(Literal(managed.hot_for))
+
+
+def _chosen(connection: Connection, managed: Managed, before: str) -> Composed:
+    """A limit that a person gave, but not beyond the present."""
+    type_ = "bigint" if managed.table.key_type.startswith("int") else "timestamptz"
+    value = SQL("{}::{}").format(Literal(before), _sql(type_))
+    try:
+        connection.execute(SQL("SELECT {}").format(value))
+    except psycopg.DataError:
+        raise ConfigError(
+            f"--before {before!r} is no {type_}, which the key of {managed.table} needs",
+            hint=f"for example: --before {'1000000' if type_ == 'bigint' else '2026-01-01'}",
+        ) from None
+    if type_ == "timestamptz":
+        return SQL("least({}, now())").format(value)
+    newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
+    row = connection.execute(newest).fetchone()
+    return SQL("least({}, {}::bigint)").format(value, Literal(row[0] if row else None))
 
 
 def _passed(connection: Connection, managed: Managed, upper: str, limit: Composed) -> bool:

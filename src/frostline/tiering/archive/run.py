@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,25 +41,51 @@ class Archived:
     files: int
 
 
+class Warm:
+    """One Spark for any number of tables, started when the first of them needs it."""
+
+    def __init__(self, start: Callable[[], AbstractContextManager[SparkSession]]) -> None:
+        self._start = start
+        self._stack = ExitStack()
+        self._session: SparkSession | None = None
+
+    def __enter__(self) -> Warm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def session(self) -> SparkSession:
+        if self._session is None:
+            self._session = self._stack.enter_context(self._start())
+        return self._session
+
+
 def archive(
     settings: Settings, text: str, report: Report, spark: Callable[[], AbstractContextManager[SparkSession]]
 ) -> list[Archived]:
     """Move every expired leaf of a table; Spark is only started when there is one."""
+    with Warm(spark) as warm:
+        return list(periods(settings, text, report, warm))
+
+
+def periods(settings: Settings, text: str, report: Report, warm: Warm, before: str | None = None) -> Iterator[Archived]:
+    """Move a table's expired leaves one after the other; `before` stands in for the hot period."""
     with connect(settings.dsn.get_secret_value(), application="frostline archive") as connection:
         managed = registry.get(connection, text)
         with only_writer(connection, managed):
-            leaves = plan.expired(connection, managed)
+            leaves = plan.expired(connection, managed, before)
             unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
             if unfinished is None:
                 _clean_lake(connection, settings, managed, report)
             if not leaves:
-                return []
+                return
             lake.check(settings)
             for leaf in managed.table.leaves:
                 ensure_bound_check(connection, managed.table, leaf)
-            with spark() as session:
-                first = _one(connection, session, settings, text, leaves[0], report, unfinished)
-                return [first, *(_one(connection, session, settings, text, leaf, report) for leaf in leaves[1:])]
+            for leaf in leaves:
+                yield _one(connection, warm.session(), settings, text, leaf, report, unfinished)
+                unfinished = None
 
 
 def _one(

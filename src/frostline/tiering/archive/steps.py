@@ -13,6 +13,7 @@ from frostline.catalog.registry import Managed
 from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
+from frostline.tiering.digest import Digest
 from frostline.tiering.locks import Wanted
 
 
@@ -35,6 +36,7 @@ class Operation:
     captured: list[object] | None = None  # the leaf's state when its changes began to be captured
     resumed: bool = False  # an earlier run has begun it
     locks: Wanted = field(default_factory=Wanted)  # how long it may keep others waiting, and goes on trying
+    digest: Digest | None = None  # of what the lake holds, once it was compared
 
     @property
     def parked(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
+from psycopg.types.json import Jsonb
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
@@ -179,8 +180,9 @@ def _record(connection: Connection, operation: Operation, snapshot: Snapshot) ->
         (upper.text, snapshot.id, snapshot.metadata_location, operation.managed.id),
     )
     connection.execute(
-        "INSERT INTO frostline.periods (table_id, lower, upper, foreign_table, rows, bytes, files, operation_id)"
-        " VALUES (%s, %s, %s, %s::regclass, %s, %s, %s, %s)",
+        "INSERT INTO frostline.periods"
+        " (table_id, lower, upper, foreign_table, rows, bytes, files, operation_id, digest)"
+        " VALUES (%s, %s, %s, %s::regclass, %s, %s, %s, %s, %s)",
         (
             operation.managed.id,
             operation.range.lower.text if operation.range.lower else None,
@@ -190,5 +192,6 @@ def _record(connection: Connection, operation: Operation, snapshot: Snapshot) ->
             snapshot.bytes,
             snapshot.files,
             operation.id,
+            Jsonb(operation.digest.json()) if operation.digest is not None else None,
         ),
     )

@@ -1,0 +1,120 @@
+"""One round over any number of tables: future partitions, then every expired period, the oldest first, then coalescing.
+
+What fails in one table is told at the end and stops no other. Within a table the periods after a failed one have to
+wait, for the cold tier has no holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg.sql import Identifier
+
+from frostline.catalog import registry
+from frostline.catalog.database import connect, from_postgres
+from frostline.config import Settings
+from frostline.errors import FrostlineError, OperationError
+from frostline.report import Report
+from frostline.tiering.archive import plan, run
+from frostline.tiering.archive.run import Archived
+from frostline.tiering.coalesce import joined
+from frostline.tiering.premake import premake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one partition, or of one task."""
+
+    table: str
+    what: str
+    state: str  # created, archived, joined, failed, waits
+    archived: Archived | None = None
+    error: FrostlineError | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What all tables of one round share."""
+
+    settings: Settings
+    report: Report
+    warm: run.Warm
+    before: str | None = None
+
+
+def cycle(
+    settings: Settings,
+    names: Sequence[str],
+    report: Report,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+    before: str | None = None,
+) -> list[Outcome]:
+    """Work on these tables, or on all that are registered."""
+    with connect(settings.dsn.get_secret_value()) as connection:
+        found = [registry.get(connection, name) for name in names] if names else registry.every(connection)
+    tables = [Identifier(m.table.schema, m.table.name).as_string(None) for m in found]
+    with run.Warm(spark) as warm:
+        shared, tasks = Round(settings, report, warm, before), (_premake, _archive, _coalesce)
+        return [outcome for name in tables for task in tasks for outcome in task(shared, name)]
+
+
+def _premake(shared: Round, name: str) -> Iterator[Outcome]:
+    made: list[str] = []
+    try:
+        with connect(shared.settings.dsn.get_secret_value(), application="frostline premake") as connection:
+            managed = registry.get(connection, name)
+            with run.only_writer(connection, managed):
+                for leaf in premake(connection, managed):
+                    made.append(leaf)
+                    shared.report.line(f"created {leaf}")
+    except Exception as error:
+        yield Outcome(name, "future partitions", "failed", error=_told(error))
+    yield from (Outcome(name, leaf, "created") for leaf in made)
+
+
+def _archive(shared: Round, name: str) -> Iterator[Outcome]:
+    try:
+        for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before):
+            yield Outcome(name, str(one.leaf), "archived", one)
+    except Exception as error:
+        first, *others = _left(shared, name) or ["archive"]
+        yield Outcome(name, first, "failed", error=_told(error))
+        yield from (Outcome(name, leaf, "waits") for leaf in others)
+
+
+def _coalesce(shared: Round, name: str) -> Iterator[Outcome]:
+    try:
+        with connect(shared.settings.dsn.get_secret_value(), application="frostline coalesce") as connection:
+            managed = registry.get(connection, name)
+            with run.only_writer(connection, managed):
+                for group in joined(connection, managed, patience=shared.settings.archive.lock_patience):
+                    shared.report.line(f"joined {len(group.parts)} periods to {managed.table.schema}.{group.name}")
+                    yield Outcome(name, f"{managed.table.schema}.{group.name}", "joined")
+    except Exception as error:
+        yield Outcome(name, "coalescing", "failed", error=_told(error))
+
+
+def _left(shared: Round, name: str) -> list[str]:
+    """The expired partitions that are still there, if that can be found out."""
+    try:
+        with connect(shared.settings.dsn.get_secret_value()) as connection:
+            return [str(leaf) for leaf in plan.expired(connection, registry.get(connection, name), shared.before)]
+    except (FrostlineError, psycopg.Error):
+        return []
+
+
+def _told(error: Exception) -> FrostlineError:
+    if isinstance(error, FrostlineError):
+        return error
+    if isinstance(error, psycopg.Error):
+        return from_postgres(error)
+    told = OperationError(f"this is a fault in Frostline itself: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told

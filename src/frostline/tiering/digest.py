@@ -1,0 +1,93 @@
+"""Order-independent content hashes, computed by Postgres: over a leaf, over what the gateway answers, over the delta.
+
+A value is hashed as the text its type prints, so heap and lake are asked the same question. The sums of two disjoint
+sets of rows add up to the sum of their union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.catalog.database import Connection
+from frostline.catalog.names import SERVER_NAME
+from frostline.catalog.registry import Managed
+from frostline.model.bounds import Range
+from frostline.model.tables import Column
+
+_SHOWN_KEYS = 5
+_COLUMNS_AT_ONCE = 500  # a select list ends at 1664
+
+
+@dataclass(frozen=True)
+class Digest:
+    """How many rows, and of each column (by its number) how many values and the sum of their hashes."""
+
+    rows: int
+    columns: Mapping[int, tuple[int, Decimal]]
+
+    def __add__(self, other: Digest) -> Digest:
+        both = dict(self.columns)
+        for number, (count, total) in other.columns.items():
+            known = both.get(number, (0, Decimal(0)))
+            both[number] = known[0] + count, known[1] + total
+        return Digest(self.rows + other.rows, both)
+
+    def json(self) -> dict[str, Any]:
+        columns = {str(number): [count, str(total)] for number, (count, total) in self.columns.items()}
+        return {"rows": self.rows, "columns": columns}
+
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Digest:
+        found = {int(number): (int(count), Decimal(total)) for number, (count, total) in value["columns"].items()}
+        return cls(int(value["rows"]), found)
+
+
+def digest_of(connection: Connection, columns: Sequence[Column], source: Composable) -> Digest:
+    """Read a source once for every few hundred columns of it."""
+    found: dict[int, tuple[int, Decimal]] = {}
+    rows = 0
+    for start in range(0, len(columns), _COLUMNS_AT_ONCE):
+        some = columns[start : start + _COLUMNS_AT_ONCE]
+        # Hashed as C: a column's own collation may call different texts equal, and then they hash alike.
+        sums = SQL(", ").join(
+            SQL('count({c}), coalesce(sum(hashtextextended(frostline.output({c}) COLLATE "C", 0)::numeric), 0)').format(
+                c=Identifier(column.name)
+            )
+            for column in some
+        )
+        row: Any = connection.execute(SQL("SELECT count(*), {} FROM {}").format(sums, source)).fetchone()
+        rows = row[0]
+        found |= {column.number: (row[1 + 2 * at], row[2 + 2 * at]) for at, column in enumerate(some)}
+    return Digest(rows, found)
+
+
+def differing(columns: Sequence[Column], one: Digest, other: Digest) -> list[str]:
+    """Names of the columns whose contents are not the same."""
+    return [c.name for c in columns if one.columns.get(c.number) != other.columns.get(c.number)]
+
+
+def first_keys(connection: Connection, managed: Managed, one: Composable, other: Composable) -> list[str]:
+    """Keys of the first rows that stand on one side only, compared as text so that no type needs an equality."""
+    columns = SQL(", ").join(
+        SQL('frostline.output({}) COLLATE "C"').format(Identifier(c.name)) for c in managed.table.stored
+    )
+    key = SQL(", ").join(Identifier(name) for name in managed.table.primary_key)
+    rows = SQL("SELECT ROW({})::text AS key, {} FROM {}")
+    here, there = rows.format(key, columns, one), rows.format(key, columns, other)
+    apart = SQL("(({h}) EXCEPT ALL ({t})) UNION ALL (({t}) EXCEPT ALL ({h}))").format(h=here, t=there)
+    query = SQL("SELECT DISTINCT key FROM ({}) d ORDER BY key LIMIT {}").format(apart, Literal(_SHOWN_KEYS))
+    return [str(found) for (found,) in connection.execute(query)]
+
+
+def foreign_table(managed: Managed, name: Identifier, range_: Range, scope: str) -> Composed:
+    """A foreign table for one transaction. The scope says what the gateway is to read: of which operation, at which
+    snapshot of Postgres, and whether only the lake without the delta."""
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in managed.table.stored)
+    return SQL("CREATE FOREIGN TABLE {} ({}) SERVER {} OPTIONS (schema_name {}, table_name {})").format(
+        name, columns, Identifier(SERVER_NAME), Literal(f"{managed.server_schema}{scope}"), Literal(str(range_))
+    )

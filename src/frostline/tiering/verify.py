@@ -1,0 +1,254 @@
+"""Whether the cold tier still holds what was archived: every file, every row, every column, at any time.
+
+What the lake holds of a period is compared with the hashes recorded when it was archived. Changes since then stand in
+the delta and are none of the lake's: what readers see must be exactly the lake's rows without those the delta replaces,
+and the delta's newest versions. Both are computed by Postgres, at one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.sql import SQL, Composable, Composed, Identifier
+
+from frostline.catalog import queries, registry
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import FrostlineError, RefusedError
+from frostline.lake import files as lake
+from frostline.lake import inspect
+from frostline.model.bounds import Bound, Range, parse_bound
+from frostline.report import Report
+from frostline.tiering import ddl
+from frostline.tiering.digest import Digest, differing, digest_of, first_keys, foreign_table
+
+_SHOWN_KEYS = 5
+_FIRST = Bound("", -(2**200))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Foreign tables for one transaction: the lake alone, and what readers see. Each session has its own names."""
+
+    lake: Identifier
+    seen: Identifier
+
+    @classmethod
+    def of(cls, connection: Connection) -> Sources:
+        pid = connection.info.backend_pid
+        return cls(Identifier("frostline", f"verify_lake_{pid}"), Identifier("frostline", f"verify_seen_{pid}"))
+
+
+@dataclass(frozen=True)
+class Period:
+    """A cold period as the registry has it."""
+
+    name: str
+    range: Range
+    rows: int
+    digest: Digest | None  # None: archived before hashes were recorded
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one period."""
+
+    period: str
+    state: str  # good, damaged, unknown (could not be asked), hot, on its way
+    rows: int | None = None
+    files: int | None = None
+    changed: int | None = None  # versions in the delta
+    problems: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.state in ("damaged", "unknown")
+
+
+def verify(settings: Settings, text: str, wanted: str | None, report: Report) -> list[Finding]:
+    """Verify a table's cold periods, or one of them; a problem stays in the registry as an alarm until it is gone."""
+    with connect(settings.dsn.get_secret_value(), application="frostline verify") as connection:
+        managed = registry.get(connection, text)
+        periods = _periods(connection, managed)
+        if wanted is not None:
+            point = _point(connection, managed, wanted)
+            hot = list(_hot(connection, managed, wanted, point))
+            periods = [period for period in periods if _meant(period.name, period.range, wanted, point)]
+            if not periods and not hot:
+                raise RefusedError(
+                    f"{managed.table} has no partition {wanted}",
+                    hint="name a partition, or a value of the partition key",
+                )
+            if hot:
+                return hot
+        found = []
+        for period in periods:
+            with report.step(f"verify {period.name}") as progress:
+                found.append(finding := _verified(settings, text, period))
+                progress.note = finding.state
+            if finding.state != "unknown":
+                _record(connection, managed, period, finding)
+        return found
+
+
+def _periods(connection: Connection, managed: Managed) -> list[Period]:
+    return [
+        Period(
+            f"{schema}.{name}",
+            Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)),
+            rows,
+            Digest.of_json(digest) if digest is not None else None,
+        )
+        for schema, name, lower, upper, rows, digest in sorted(
+            queries.rows(connection, "periods", table=managed.id), key=lambda row: parse_bound(row[3]) or _FIRST
+        )
+    ]
+
+
+def _point(connection: Connection, managed: Managed, text: str) -> Bound | None:
+    """A value of the partition key, if the text is one."""
+    try:
+        query = SQL("SELECT frostline.output(%s::{})").format(SQL(managed.table.key_type))
+        row = connection.execute(query, (text,)).fetchone()
+    except psycopg.DataError:
+        return None
+    return parse_bound(row[0]) if row else None
+
+
+def _meant(name: str, range_: Range | None, wanted: str, point: Bound | None) -> bool:
+    if wanted in (name, name.partition(".")[2]):
+        return True
+    if point is None or range_ is None:
+        return False
+    return (range_.lower is None or range_.lower <= point) and (range_.upper is None or point < range_.upper)
+
+
+def _hot(connection: Connection, managed: Managed, wanted: str, point: Bound | None) -> Iterator[Finding]:
+    for leaf in managed.table.leaves:
+        if _meant(str(leaf), leaf.range, wanted, point):
+            running = queries.row(connection, "on_its_way", table=managed.id, leaf=str(leaf))
+            if running is None:
+                yield Finding(str(leaf), "hot", problems=("its rows are in Postgres; the lake has none of them",))
+            else:
+                said = f"operation {running[0]} is at {running[1]}; until its swap Postgres has the rows"
+                yield Finding(str(leaf), "on its way", problems=(said,))
+
+
+def _verified(settings: Settings, text: str, period: Period) -> Finding:
+    """Files first: what is wrong with them explains whatever else there is."""
+    with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
+        try:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            row = connection.execute("SELECT pg_export_snapshot()").fetchone()
+            assert row is not None
+            managed = registry.get(connection, text)
+            files, problems = _files(managed, period)
+            if problems:
+                return Finding(period.name, "damaged", files=files, problems=tuple(problems))
+            sources = Sources.of(connection)
+            connection.execute(foreign_table(managed, sources.lake, period.range, f" lake snapshot {row[0]}"))
+            connection.execute(foreign_table(managed, sources.seen, period.range, f" snapshot {row[0]}"))
+            found = digest_of(connection, managed.table.stored, sources.lake)
+            changed = _changes(connection, managed, period)
+            problems = [*_contents(connection, managed, period, found, sources)]
+            if changed and not problems:
+                problems = [*_merged(connection, managed, period, sources)]
+            state = "damaged" if problems else "good"
+            return Finding(period.name, state, found.rows, files, changed, tuple(problems))
+        except psycopg.Error as error:
+            asked = not (isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith("08"))
+            said = " ".join(str(error).split())
+            return Finding(period.name, "damaged" if asked else "unknown", problems=(f"cannot be read: {said}",))
+        finally:
+            connection.rollback()
+
+
+def _files(managed: Managed, period: Period) -> tuple[int, list[str]]:
+    if managed.snapshot_id is None or managed.metadata_location is None:
+        return 0, []
+    key = next(column for column in managed.table.columns if column.name == managed.table.key)
+    try:
+        snapshot = lake.snapshot(managed.metadata_location, managed.snapshot_id)
+        chosen = inspect.files_of(snapshot, key.number, managed.table.key_type, period.range)
+        io = inspect.opened(managed.metadata_location)
+        damages = [(file.path, inspect.damage(io, file)) for file in chosen]
+    except (FrostlineError, OSError) as error:
+        return 0, [f"snapshot {managed.snapshot_id} of {managed.metadata_location}: {error}"]
+    return len(chosen), [f"file {path} {what}" for path, what in damages if what is not None]
+
+
+def _contents(
+    connection: Connection, managed: Managed, period: Period, found: Digest, sources: Sources
+) -> Iterator[str]:
+    """What the lake holds against what it held when the period was archived."""
+    if found.rows != period.rows:
+        yield f"{found.rows:,} rows in the lake instead of {period.rows:,}"
+    if period.digest is not None:
+        known = [column for column in managed.table.stored if column.number in period.digest.columns]
+        columns = differing(known, period.digest, found)
+        if columns and period.rows:
+            yield f"contents differ from what was archived in {', '.join(columns)}"
+    if found.rows > period.rows:
+        yield f"keys that stand there twice: {', '.join(_doubled(connection, managed, sources)) or 'none'}"
+
+
+def _doubled(connection: Connection, managed: Managed, sources: Sources) -> list[str]:
+    key = SQL(", ").join(Identifier(name) for name in managed.table.primary_key)
+    query = SQL("SELECT ROW({k})::text FROM {t} GROUP BY {k} HAVING count(*) > 1 ORDER BY {k} LIMIT {n}").format(
+        k=key, t=sources.lake, n=SQL(str(_SHOWN_KEYS))
+    )
+    return [str(found) for (found,) in connection.execute(query)]
+
+
+def _changes(connection: Connection, managed: Managed, period: Period) -> int:
+    within = ddl.within(managed.table, period.range)
+    row = connection.execute(
+        SQL("SELECT count(*) FROM {} WHERE {}").format(Identifier(*managed.delta), within)
+    ).fetchone()
+    return row[0] if row else 0
+
+
+def _merged(connection: Connection, managed: Managed, period: Period, sources: Sources) -> Iterator[str]:
+    """What readers see against the lake and the delta put together by Postgres."""
+    expected = SQL("({}) AS merged").format(_together(managed, period, sources.lake))
+    columns = managed.table.stored
+    seen, should = digest_of(connection, columns, sources.seen), digest_of(connection, columns, expected)
+    if seen != should:
+        keys = first_keys(connection, managed, sources.seen, expected)
+        yield (
+            f"readers see {seen.rows:,} rows where lake and delta together have {should.rows:,}; columns that differ: "
+            f"{', '.join(differing(columns, seen, should)) or 'none'}; first keys: {', '.join(keys) or 'none'}"
+        )
+
+
+def _together(managed: Managed, period: Period, lake_only: Identifier) -> Composed:
+    def listed(names: tuple[str, ...], prefix: str = "") -> Composable:
+        return SQL(", ").join(SQL(prefix) + Identifier(name) for name in names)
+
+    delta, key = Identifier(*managed.delta), managed.table.primary_key
+    every = tuple(column.name for column in managed.table.stored)
+    same = SQL(" AND ").join(SQL("d.{c} = l.{c}").format(c=Identifier(name)) for name in key)
+    return SQL(
+        "SELECT {lake} FROM {l} l WHERE NOT EXISTS (SELECT FROM {d} d WHERE {same})"
+        " UNION ALL SELECT {every} FROM"
+        " (SELECT DISTINCT ON ({key}) * FROM {d} WHERE {within} ORDER BY {key}, _seq DESC) d WHERE _op = 'U'"
+    ).format(
+        lake=listed(every, "l."),
+        l=lake_only,
+        d=delta,
+        same=same,
+        every=listed(every),
+        key=listed(key),
+        within=ddl.within(managed.table, period.range),
+    )
+
+
+def _record(connection: Connection, managed: Managed, period: Period, finding: Finding) -> None:
+    assert period.range.upper is not None
+    connection.execute(
+        "UPDATE frostline.periods SET verified_at = clock_timestamp(), alarm = %s WHERE table_id = %s AND upper = %s",
+        ("; ".join(finding.problems) or None, managed.id, period.range.upper.text),
+    )
