@@ -8,14 +8,15 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import StaticTable
 
 from frostline.lake.files import DataFile, Snapshot
+from frostline.lake.storage import Storage
 from frostline.model.bounds import Range
 
 _DAY = 86_400_000_000  # microseconds: a date's bound counts days
 
 
-def opened(metadata_location: str) -> FileIO:
+def opened(storage: Storage, metadata_location: str) -> FileIO:
     """What reads the files that a metadata file names."""
-    return StaticTable.from_metadata(metadata_location).io
+    return StaticTable.from_metadata(metadata_location, storage.python()).io
 
 
 def files_of(snapshot: Snapshot, key: int, key_type: str, range_: Range) -> list[DataFile]:

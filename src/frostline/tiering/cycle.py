@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,6 +16,7 @@ from psycopg.sql import Identifier
 
 from frostline.catalog import registry
 from frostline.catalog.database import connect, from_postgres
+from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.report import Report
@@ -23,6 +24,8 @@ from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
 from frostline.tiering.premake import premake
+
+_BUSY = "55P03"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,10 +62,18 @@ def cycle(
     """Work on these tables, or on all that are registered."""
     with connect(settings.dsn.get_secret_value()) as connection:
         found = [registry.get(connection, name) for name in names] if names else registry.every(connection)
-    tables = [Identifier(m.table.schema, m.table.name).as_string(None) for m in found]
     with run.Warm(spark) as warm:
-        shared, tasks = Round(settings, report, warm, before), (_premake, _archive, _coalesce)
-        return [outcome for name in tables for task in tasks for outcome in task(shared, name)]
+        shared = Round(settings, report, warm, before)
+        return [outcome for managed in found for outcome in _table(shared, managed)]
+
+
+def _table(shared: Round, managed: Managed) -> Iterator[Outcome]:
+    name = Identifier(managed.table.schema, managed.table.name).as_string(None)
+    for task in (_premake, _archive, _coalesce):
+        for outcome in task(shared, name):
+            yield replace(outcome, table=str(managed.table))
+            if outcome.error is not None and outcome.error.sqlstate == _BUSY:
+                return  # somebody else is at it, or in the way: the next round is soon enough
 
 
 def _premake(shared: Round, name: str) -> Iterator[Outcome]:

@@ -55,7 +55,7 @@ def digest_of(connection: Connection, columns: Sequence[Column], source: Composa
         some = columns[start : start + _COLUMNS_AT_ONCE]
         # Hashed as C: a column's own collation may call different texts equal, and then they hash alike.
         sums = SQL(", ").join(
-            SQL('count({c}), coalesce(sum(hashtextextended(frostline.output({c}) COLLATE "C", 0)::numeric), 0)').format(
+            SQL('count({c}), coalesce(sum(hashtextextended(frostline.output({c}) COLLATE "C", 0)), 0)').format(
                 c=Identifier(column.name)
             )
             for column in some

@@ -19,7 +19,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, RefusedError
 from frostline.lake import files as lake
-from frostline.lake import inspect
+from frostline.lake import inspect, storage
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.report import Report
 from frostline.tiering import ddl
@@ -145,7 +145,7 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             row = connection.execute("SELECT pg_export_snapshot()").fetchone()
             assert row is not None
             managed = registry.get(connection, text)
-            files, problems = _files(managed, period)
+            files, problems = _files(settings, managed, period)
             if problems:
                 return Finding(period.name, "damaged", files=files, problems=tuple(problems))
             sources = Sources.of(connection)
@@ -166,14 +166,15 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             connection.rollback()
 
 
-def _files(managed: Managed, period: Period) -> tuple[int, list[str]]:
+def _files(settings: Settings, managed: Managed, period: Period) -> tuple[int, list[str]]:
     if managed.snapshot_id is None or managed.metadata_location is None:
         return 0, []
     key = next(column for column in managed.table.columns if column.name == managed.table.key)
     try:
-        snapshot = lake.snapshot(managed.metadata_location, managed.snapshot_id)
+        files = storage.of(settings)
+        snapshot = lake.snapshot(files, managed.metadata_location, managed.snapshot_id)
         chosen = inspect.files_of(snapshot, key.number, managed.table.key_type, period.range)
-        io = inspect.opened(managed.metadata_location)
+        io = inspect.opened(files, managed.metadata_location)
         damages = [(file.path, inspect.damage(io, file)) for file in chosen]
     except (FrostlineError, OSError) as error:
         return 0, [f"snapshot {managed.snapshot_id} of {managed.metadata_location}: {error}"]

@@ -72,15 +72,15 @@ def test_every_table_gets_its_turn(world: World, monkeypatch: pytest.MonkeyPatch
     lines = [line.split() for line in done.stdout.splitlines()]
     words = {tuple(line[:3]) for line in lines}
     assert {
-        ('"public"."bad"', "public.bad_2020_01", "failed"),
-        ('"public"."bad"', "public.bad_2020_02", "waits"),
-        ('"public"."good"', "public.good_2020_01", "archived"),
-        ('"public"."good"', "public.good_2020_02", "archived"),
-        ('"public"."small"', "public.s1", "archived"),
-        ('"public"."small"', "public.s2", "archived"),
-        ('"public"."small"', "public.small_2000", "created"),
-        ('"public"."moments"', "public.m1", "archived"),
-        ('"public"."moments"', "public.m2", "archived"),
+        ("public.bad", "public.bad_2020_01", "failed"),
+        ("public.bad", "public.bad_2020_02", "waits"),
+        ("public.good", "public.good_2020_01", "archived"),
+        ("public.good", "public.good_2020_02", "archived"),
+        ("public.small", "public.s1", "archived"),
+        ("public.small", "public.s2", "archived"),
+        ("public.small", "public.small_2000", "created"),
+        ("public.moments", "public.m1", "archived"),
+        ("public.moments", "public.m2", "archived"),
     } <= words
     assert {table: of_table(world, table) for table in tables} == before
     # The month that is, and the two after it, were missing.

@@ -87,6 +87,8 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+-- In a trigger of his own making anybody could ask it which keys there are.
+REVOKE EXECUTE ON FUNCTION frostline.keep_cold_references() FROM PUBLIC;
 COMMENT ON FUNCTION frostline.keep_cold_references() IS
     'Trigger on a referenced table: refuses to delete, or give another key to, a row that cold rows refer to';
 
