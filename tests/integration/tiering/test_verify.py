@@ -143,12 +143,11 @@ def _one_value(world: World) -> None:
 def _files(world: World) -> None:
     path = files(world, "2020-02")[0]
     kept = path.read_bytes()
-    middle = len(kept) // 4
     for content, words in (
         (None, "is missing"),
         (kept[:-1], f"is {len(kept) - 1:,} bytes long instead of {len(kept):,}"),
         (kept[:-4] + b"1RAP", "has no readable footer"),
-        (kept[:middle] + b"\xff" * 64 + kept[middle + 64 :], "cannot be read in row group 0"),
+        (kept[:4] + b"\xff" * 64 + kept[68:], "cannot be read in row group 0"),  # the first page's header
     ):
         path.unlink() if content is None else path.write_bytes(content)
         one = found(world, "events_02")["public.events_02"]
