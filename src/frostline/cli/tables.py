@@ -159,6 +159,7 @@ def coalesce(context: typer.Context, table: Name, dry_run: DryRun = False) -> No
     """Join old periods to larger foreign partitions, as the table's policy says. The lake stays as it is."""
     from frostline.tiering import coalesce as joining
     from frostline.tiering.archive.run import only_writer
+    from frostline.tiering.locks import from_settings
 
     settings = load_settings(context)
     with connect(require_dsn(settings), application="frostline coalesce") as connection:
@@ -167,7 +168,7 @@ def coalesce(context: typer.Context, table: Name, dry_run: DryRun = False) -> No
             found = joining.groups(connection, managed)
         else:
             with only_writer(connection, managed), report().step(f"coalesce {managed.table}"):
-                found = list(joining.joined(connection, managed, patience=settings.archive.lock_patience))
+                found = list(joining.joined(connection, managed, from_settings(settings)))
     shown = Table("partition", "from", "to", "periods", "rows", box=None, pad_edge=False, header_style="bold")
     for group in found:
         rows = sum(part.rows for part in group.parts)

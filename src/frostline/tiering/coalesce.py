@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import psycopg
@@ -26,7 +26,7 @@ from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.model.tables import derived_name
 from frostline.tiering import ddl, statistics
 from frostline.tiering.digest import Digest
-from frostline.tiering.locks import LOCK_TIMEOUT_MS, PATIENCE_SECONDS, Wanted, lock, with_short_locks
+from frostline.tiering.locks import Wanted, lock, with_short_locks
 
 log = logging.getLogger(__name__)
 
@@ -77,17 +77,18 @@ def groups(connection: Connection, managed: Managed) -> list[Group]:
     return found
 
 
-def coalesce(connection: Connection, managed: Managed, group: Group, *, patience: float = PATIENCE_SECONDS) -> None:
+def coalesce(connection: Connection, managed: Managed, group: Group, locks: Wanted) -> None:
     """Join one group. Whoever calls holds the table's lock, so no period comes or goes meanwhile."""
 
     def work() -> None:
-        lock(connection, [(Identifier(managed.table.schema, managed.table.name), "ACCESS EXCLUSIVE")])
+        table = Identifier(managed.table.schema, managed.table.name)
+        lock(connection, [(table, "ACCESS EXCLUSIVE")], locks.timeout_ms)
         now = _parts(connection, managed)
         if not all(part in now for part in group.parts):
             changed = f"periods of {managed.table} were changed by someone else meanwhile; nothing was joined"
             raise OperationError(changed, hint="run the same command again")
         grants = _grants(connection, group)
-        _drop(connection, group)
+        _drop(connection, group, locks.timeout_ms)
         name = (managed.table.schema, group.name)
         for statement in (
             *ddl.foreign_partition(managed.table, name, managed.server_schema, group.range),
@@ -98,7 +99,7 @@ def coalesce(connection: Connection, managed: Managed, group: Group, *, patience
             connection.execute(ddl.grant(Identifier(*name), *grant))
         _record(connection, managed, group)
 
-    wanted = Wanted([managed.table.oid, *(part.oid for part in group.parts)], patience=patience)
+    wanted = replace(locks, relations=[managed.table.oid, *(part.oid for part in group.parts)])
     try:
         with_short_locks(connection, work, f"joining periods to {group.name}", wanted)
     except psycopg.errors.DependentObjectsStillExist as error:
@@ -186,9 +187,9 @@ def _grants(connection: Connection, group: Group) -> list[tuple[str, str, bool, 
     return sorted(set.intersection(*found), key=str)
 
 
-def _drop(connection: Connection, group: Group) -> None:
+def _drop(connection: Connection, group: Group, timeout_ms: int) -> None:
     """LOCK TABLE takes no foreign tables, so each is waited for as it is dropped, all within one short time."""
-    deadline = time.monotonic() + LOCK_TIMEOUT_MS / 1000
+    deadline = time.monotonic() + timeout_ms / 1000
     for part in group.parts:
         left = max(int((deadline - time.monotonic()) * 1000), 1)
         connection.execute(f"SET LOCAL lock_timeout = '{left}ms'")
@@ -255,8 +256,8 @@ def _analyze(connection: Connection, managed: Managed, group: Group) -> None:
         log.warning("the planner has no statistics of %s: %s; ANALYZE it", group.name, str(error).strip())
 
 
-def joined(connection: Connection, managed: Managed, *, patience: float) -> Iterator[Group]:
+def joined(connection: Connection, managed: Managed, locks: Wanted) -> Iterator[Group]:
     """Join group after group."""
     for group in groups(connection, managed):
-        coalesce(connection, managed, group, patience=patience)
+        coalesce(connection, managed, group, locks)
         yield group

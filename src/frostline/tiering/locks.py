@@ -19,6 +19,7 @@ from psycopg.sql import SQL, Composable
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
+from frostline.config import Settings
 from frostline.errors import Interrupted
 
 Result = TypeVar("Result")
@@ -59,6 +60,11 @@ class Wanted:
     timeout_ms: int = LOCK_TIMEOUT_MS
     patience: float = PATIENCE_SECONDS
     tell: Callable[[list[dict[str, object]] | None], None] | None = None  # told whom we wait for; None: no longer
+
+
+def from_settings(settings: Settings) -> Wanted:
+    """How long others may wait, and how long we try."""
+    return Wanted(timeout_ms=settings.archive.lock_timeout, patience=settings.archive.lock_patience)
 
 
 def with_short_locks(

@@ -15,6 +15,7 @@ from frostline.errors import RefusedError
 from frostline.report import Silent
 from frostline.tiering import coalesce, register
 from frostline.tiering.coalesce import Group
+from frostline.tiering.locks import Wanted
 from frostline.tiering.register import Choice
 from frostline.tiering.verify import verify
 
@@ -35,7 +36,7 @@ EXPECTED = (2000, 2001000, 5995)
 
 def joined(world: World, table: str = "public.events") -> list[Group]:
     with connect(world.dsn) as connection:
-        return list(coalesce.joined(connection, registry.get(connection, table), patience=60))
+        return list(coalesce.joined(connection, registry.get(connection, table), Wanted()))
 
 
 def shape(world: World) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from frostline.report import Report
 from frostline.tiering import clean, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
-from frostline.tiering.locks import Wanted
+from frostline.tiering.locks import from_settings
 from frostline.tiering.register import ensure_bound_check
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _one(
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
     operation = unfinished or steps.begin(connection, managed, leaf)
-    operation.locks = Wanted(timeout_ms=settings.archive.lock_timeout, patience=settings.archive.lock_patience)
+    operation.locks = from_settings(settings)
     with report.step(f"archive {leaf}", total=5) as progress:
         try:
             if unfinished is not None:
