@@ -12,8 +12,8 @@ from frostline.gateway.lexer import Token
 from frostline.model.bounds import Range, parse_range
 
 _SCHEMA = re.compile(
-    r"table (?P<table>[1-9]\d{0,17})(?: operation (?P<operation>[1-9]\d{0,17}))?(?P<lake> lake)?"
-    r"(?: snapshot (?P<snapshot>[0-9A-F]{8}-[0-9A-F]{8}-[0-9]{1,10}))?"
+    r"table (?P<table>[1-9]\d{0,17})(?:(?: operation (?P<operation>[1-9]\d{0,17}))?(?P<lake> lake)?"
+    r" snapshot (?P<snapshot>[0-9A-F]{8}-[0-9A-F]{8}-[0-9]{1,10}))?"
 )
 
 
