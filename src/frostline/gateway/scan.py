@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import duckdb
 from pyiceberg.types import NestedField
 
 from frostline.catalog.cold import ColdColumn, ColdTable
@@ -87,7 +88,10 @@ def _lake(
 
 def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
     """Data files by themselves, with a condition on the key where they need one."""
-    rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
+    try:
+        rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
+    except duckdb.IOException as error:
+        raise view.storage.unreadable(error) from error
     return rows if within is None else f"(SELECT {', '.join(named)} FROM {rows} WHERE {within}) AS t"
 
 

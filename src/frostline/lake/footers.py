@@ -47,6 +47,8 @@ def aligned_scan(
             with engine.cursor() as cursor:
                 for location in unknown:
                     known[location] = _footers.get(location, partial(_read, cursor, location))
+        except duckdb.IOException:
+            raise  # a store that is away: asking it for the rows too would only wait as long again
         except duckdb.Error:
             return None  # whoever reads the rows will say what is wrong
     found = set(known.values())

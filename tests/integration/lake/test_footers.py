@@ -116,7 +116,6 @@ def test_every_type_of_the_lake_is_recognised(engine: duckdb.DuckDBPyConnection,
     assert aligned_scan(engine, [file], fields) is not None
 
 
-def test_a_file_that_is_not_there_is_left_to_the_reader_of_its_rows(
-    engine: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
-    assert aligned_scan(engine, [str(tmp_path / "none.parquet")], FIELDS) is None
+def test_a_file_that_is_not_there_is_named(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    with pytest.raises(duckdb.IOException, match=r"none\.parquet"):
+        aligned_scan(engine, [str(tmp_path / "none.parquet")], FIELDS)
