@@ -14,7 +14,8 @@ _HEAD = """\
 # Types
 
 Every value reads back from the lake exactly as it was in the heap: the tests take every type Postgres 15 and 18 have,
-alone and in arrays, many under domains, with its edge values through heap, Spark, Iceberg, DuckDB and the gateway and back.
+alone and in arrays, many under domains too, with its edge values through heap, Spark, Iceberg, DuckDB and the gateway
+and back.
 
 A type is native in Iceberg where Iceberg, Spark and DuckDB all hold every finite value of it exactly:
 
