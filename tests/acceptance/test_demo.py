@@ -53,7 +53,7 @@ def test_what_it_promises_to_try_next_works(shown: tuple[Path, str]) -> None:
     assert "demo.readings" in status.stdout
     again = frostline(directory, "archive", "demo.readings")
     assert again.returncode == 0, again.stderr
-    assert "nothing to do" in again.stderr
+    assert "nothing to archive" in again.stderr
 
 
 def test_with_the_gateway_killed_the_last_day_still_answers(shown: tuple[Path, str]) -> None:

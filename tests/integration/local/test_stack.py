@@ -222,6 +222,7 @@ def test_a_taken_port_of_last_time_is_left_to_its_new_owner(own: Settings, repor
     remember(first.dsn)
     stack.down(own, report)
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that ended a moment ago may linger
         other.bind(("127.0.0.1", port(first, "Postgres")))
         other.listen()
         lines = Lines()
