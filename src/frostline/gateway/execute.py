@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ class Executor:
 
     def run(self, text: str, parameters: Parameters = ()) -> Result:
         """Execute one statement."""
+        self.view.asked_at = time.perf_counter()
         self.tidy()
         if self.transaction.status == ACTIVE and (again := statements.declared_again(text)) is not None:
             with contextlib.suppress(Unknown):  # the table is not what it was

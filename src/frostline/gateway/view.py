@@ -64,6 +64,7 @@ class View:
     _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
     _held: list[Pin] = field(default_factory=list)
     _read: bool = False  # a statement was answered from this snapshot
+    asked_at: float = 0.0  # when the statement being worked on arrived
     _known: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)  # also from transactions before
     _last: tuple[int, int | None] | None = None  # the first table that the last transaction read
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
@@ -174,7 +175,7 @@ class View:
     def _begin(self, snapshot: str | None, source: Source) -> None:
         key = (source.table, source.operation)
         try:
-            answers = self.backing.begin(snapshot, self._questions(*key))
+            answers = self.backing.begin(snapshot, self._questions(*key), asked_at=self.asked_at)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSqlStatementName):
             # The delta went away with its table; then that is the thing to say.
             self.backing.forget(_probe_name(source.table))

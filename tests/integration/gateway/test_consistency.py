@@ -90,6 +90,27 @@ def test_a_change_is_seen_by_later_statements_in_read_committed_only(
             other.execute("DELETE FROM frostline_delta.events")
 
 
+def test_a_statement_that_read_no_cold_row_does_not_fix_what_the_next_one_reads(
+    world: World, connection: psycopg.Connection[Any]
+) -> None:
+    """postgres_fdw begins its transaction with the plan; a scan that is never reached asks for nothing."""
+    unreached = (
+        "SELECT e.id FROM (SELECT 5 AS k WHERE random() < 0) v, LATERAL"
+        " (SELECT id FROM events WHERE id = v.k AND ts < '2026-01-01' OFFSET 0) e"
+    )
+    query = "SELECT count(*) FROM events WHERE id = 5"
+    assert rows(connection, query) == [(b"1",)]  # what the gateway expects to be asked again
+    with world.connect() as other:
+        connection.execute("BEGIN")
+        assert rows(connection, unreached) == []
+        other.execute("INSERT INTO frostline_delta.events SELECT *, 'T', 1, 0 FROM copy WHERE id = 5")
+        try:
+            assert rows(connection, query) == [(b"0",)]
+        finally:
+            connection.execute("ROLLBACK")
+            other.execute("DELETE FROM frostline_delta.events")
+
+
 def test_one_statement_reads_one_state_however_often_it_scans(
     world: World, connection: psycopg.Connection[Any]
 ) -> None:
