@@ -8,12 +8,11 @@ from functools import lru_cache
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import pruning
 from frostline.gateway.clauses import cut
-from frostline.gateway.statements import Statement
+from frostline.gateway.statements import LONGEST, Statement
 from frostline.gateway.translate import Parameters, Translated, translate
 from frostline.lake.pruning import Condition
 
 _KEPT = 1000  # a usual one takes a few kB
-_LONGEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class _Table:
 
 def planned(statement: Statement, table: ColdTable, parameters: Parameters) -> Plan:
     """The plan of a SELECT over one source; or Unknown."""
-    if not statement.short or any(value is not None and len(value) > _LONGEST for value in parameters):
+    if not statement.short or any(value is not None and len(value) > LONGEST for value in parameters):
         return _plan(statement, _Table(table), parameters)
     return _kept_plan(statement, _Table(table), tuple(parameters))
 

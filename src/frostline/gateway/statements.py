@@ -13,7 +13,7 @@ from frostline.gateway.names import Reference, Source, parse_source, references
 # quotes: two texts that differ in nothing else have the same tokens otherwise.
 _DECLARE = re.compile(r'DECLARE (c\d+) CURSOR FOR\s(.*?)"(table \d+)"\."([^"]*)"(.*)', re.S)
 _KEPT = 2000
-_LONGEST = 10_000  # a list of a hundred thousand values is not asked for twice
+LONGEST = 10_000  # a list of a hundred thousand values is not asked for twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Statement:
 
     @property
     def short(self) -> bool:
-        return len(self.key) <= _LONGEST
+        return len(self.key) <= LONGEST
 
 
 _known: dict[tuple[str, str], Statement] = {}
@@ -63,6 +63,7 @@ def remember(found: Statement) -> None:
 def declared_again(text: str) -> tuple[str, Source, Statement] | None:
     """The cursor's name and source, and the statement as it was taken apart when it was first declared."""
     match = _DECLARE.fullmatch(text)
-    known = _known.get((match[2], match[5])) if match is not None else None
-    source = parse_source(match[3], match[4]) if match is not None and known is not None else None
-    return None if match is None or known is None or source is None else (match[1], source, known)
+    if match is None or (known := _known.get((match[2], match[5]))) is None:
+        return None
+    source = parse_source(match[3], match[4])
+    return None if source is None else (match[1], source, known)

@@ -108,24 +108,16 @@ def _translate(select: Select, table: ColdTable, parameters: Parameters) -> Tran
     tail += _having(select, emitter) + _order(select, items, emitter)
     tail += _limit(select, "limit", parameters, table) + _limit(select, "offset", parameters, table)
     return Translated(
-        tuple(found for found, _, _ in outputs),
-        tuple(text for _, text, _ in outputs),
-        tuple(recent for _, _, recent in outputs),
+        tuple(found.field for found in outputs),
+        tuple(found.text for found in outputs),
+        tuple(found.recent for found in outputs),
         tail,
         frozenset(rows.columns),
         grouped,
-        {at: scale for at, item in enumerate(items) if (scale := _averaged(item, emitter)) is not None},
+        {at: found.average for at, found in enumerate(outputs) if found.average is not None},
         tuple(rows.hazards),
         computed,
     )
-
-
-def _averaged(node: Node, emitter: Emitter) -> int | None:
-    """The scale of an output that is an average: all that can be done with one is to show it."""
-    if not isinstance(node, Call) or node.name != "avg":
-        return None
-    found = emitter.value(node).type
-    return found.scale if found.name == "average" else None
 
 
 def _aggregates(node: Node) -> bool:
@@ -206,30 +198,36 @@ def _ordinal(node: Node, items: Sequence[Node]) -> Node:
     return items[int(node.text) - 1]
 
 
-def _output(node: Node, emitter: Emitter) -> tuple[Field, str, str]:
-    """One item of the select list: its description, its text, and the text of moments since the year 1."""
-    found, text = _described(node, emitter)
-    if isinstance(node, Column) and node.name in emitter.table.columns:
-        column = emitter.table.columns[node.name]
-        if column.storage.recent is not None:
-            return found, text, column.storage.recent.replace("{c}", column_name(column.number))
-    return found, text, text
+@dataclass(frozen=True)
+class Output:
+    """One item of the select list: its description and its text."""
+
+    field: Field
+    text: str
+    recent: str  # the text where no moment is before the year 1
+    average: int | None = None  # the scale, if it is still to be divided
 
 
-def _described(node: Node, emitter: Emitter) -> tuple[Field, str]:
+def _output(node: Node, emitter: Emitter) -> Output:
     if isinstance(node, Null):
-        return Field("?column?"), "CAST(NULL AS VARCHAR)"
+        return _same(Field("?column?"), "CAST(NULL AS VARCHAR)")
     if not isinstance(node, Column):
         value = emitter.value(node)
         if value.constant:
             raise Unknown("a constant in the select list")
-        return output.field(node, value), output.text(value)
+        average = value.type.scale if value.type.name == "average" else None
+        return replace(_same(output.field(node, value), output.text(value)), average=average)
     if node.name == "ctid" and "ctid" not in emitter.table.columns and not isinstance(emitter, Grouped):
-        return Field("ctid", TID_OID), CTID
+        return _same(Field("ctid", TID_OID), CTID)
     column = emitter.column(node)
-    name = column_name(column.number)
-    text = output.text(Value(name, BOOLEAN)) if column.typname == "bool" else column.storage.text.replace("{c}", name)
-    return Field(column.name, column.oid, column.typmod), text
+    name, storage = column_name(column.number), column.storage
+    text = output.text(Value(name, BOOLEAN)) if column.typname == "bool" else storage.text.replace("{c}", name)
+    recent = text if storage.recent is None else storage.recent.replace("{c}", name)
+    return Output(Field(column.name, column.oid, column.typmod), text, recent)
+
+
+def _same(found: Field, text: str) -> Output:
+    return Output(found, text, text)
 
 
 def _having(select: Select, emitter: Emitter) -> str:
