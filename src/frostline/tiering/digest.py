@@ -19,7 +19,7 @@ from frostline.catalog.registry import Managed
 from frostline.model.bounds import Range
 from frostline.model.tables import Column
 
-_SHOWN_KEYS = 5
+SHOWN_KEYS = 5
 _COLUMNS_AT_ONCE = 500  # a select list ends at 1664
 
 
@@ -45,6 +45,14 @@ class Digest:
     def of_json(cls, value: Mapping[str, Any]) -> Digest:
         found = {int(number): (int(count), Decimal(total)) for number, (count, total) in value["columns"].items()}
         return cls(int(value["rows"]), found)
+
+
+def exported_snapshot(connection: Connection) -> str:
+    """Fix what this transaction sees, under a name by which the gateway can see the same."""
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    row = connection.execute("SELECT pg_export_snapshot()").fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def digest_of(connection: Connection, columns: Sequence[Column], source: Composable) -> Digest:
@@ -80,7 +88,7 @@ def first_keys(connection: Connection, managed: Managed, one: Composable, other:
     rows = SQL("SELECT ROW({})::text AS key, {} FROM {}")
     here, there = rows.format(key, columns, one), rows.format(key, columns, other)
     apart = SQL("(({h}) EXCEPT ALL ({t})) UNION ALL (({t}) EXCEPT ALL ({h}))").format(h=here, t=there)
-    query = SQL("SELECT DISTINCT key FROM ({}) d ORDER BY key LIMIT {}").format(apart, Literal(_SHOWN_KEYS))
+    query = SQL("SELECT DISTINCT key FROM ({}) d ORDER BY key LIMIT {}").format(apart, Literal(SHOWN_KEYS))
     return [str(found) for (found,) in connection.execute(query)]
 
 

@@ -23,9 +23,16 @@ from frostline.lake import inspect, storage
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.report import Report
 from frostline.tiering import ddl
-from frostline.tiering.digest import Digest, differing, digest_of, first_keys, foreign_table
+from frostline.tiering.digest import (
+    SHOWN_KEYS,
+    Digest,
+    differing,
+    digest_of,
+    exported_snapshot,
+    first_keys,
+    foreign_table,
+)
 
-_SHOWN_KEYS = 5
 _FIRST = Bound("", -(2**200))
 
 
@@ -141,16 +148,14 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
     """Files first: what is wrong with them explains whatever else there is."""
     with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
         try:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            row = connection.execute("SELECT pg_export_snapshot()").fetchone()
-            assert row is not None
+            snapshot = exported_snapshot(connection)
             managed = registry.get(connection, text)
             files, problems = _files(settings, managed, period)
             if problems:
                 return Finding(period.name, "damaged", files=files, problems=tuple(problems))
             sources = Sources.of(connection)
-            connection.execute(foreign_table(managed, sources.lake, period.range, f" lake snapshot {row[0]}"))
-            connection.execute(foreign_table(managed, sources.seen, period.range, f" snapshot {row[0]}"))
+            connection.execute(foreign_table(managed, sources.lake, period.range, f" lake snapshot {snapshot}"))
+            connection.execute(foreign_table(managed, sources.seen, period.range, f" snapshot {snapshot}"))
             found = digest_of(connection, managed.table.stored, sources.lake)
             changed = _changes(connection, managed, period)
             problems = [*_contents(connection, managed, period, found, sources)]
@@ -199,7 +204,7 @@ def _contents(
 def _doubled(connection: Connection, managed: Managed, sources: Sources) -> list[str]:
     key = SQL(", ").join(Identifier(name) for name in managed.table.primary_key)
     query = SQL("SELECT ROW({k})::text FROM {t} GROUP BY {k} HAVING count(*) > 1 ORDER BY {k} LIMIT {n}").format(
-        k=key, t=sources.lake, n=SQL(str(_SHOWN_KEYS))
+        k=key, t=sources.lake, n=SQL(str(SHOWN_KEYS))
     )
     return [str(found) for (found,) in connection.execute(query)]
 

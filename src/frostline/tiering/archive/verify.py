@@ -11,7 +11,7 @@ from frostline.errors import Interrupted, OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
 from frostline.tiering.archive.steps import Operation
-from frostline.tiering.digest import Digest, differing, digest_of, first_keys, foreign_table
+from frostline.tiering.digest import Digest, differing, digest_of, exported_snapshot, first_keys, foreign_table
 
 
 def verify(settings: Settings, operation: Operation) -> int:
@@ -24,11 +24,9 @@ def verify(settings: Settings, operation: Operation) -> int:
     managed = operation.managed
     columns, leaf = managed.table.stored, SQL("ONLY {}").format(Identifier(operation.leaf.schema, operation.leaf.name))
     with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        row = connection.execute("SELECT pg_export_snapshot()").fetchone()
-        assert row is not None
+        snapshot = exported_snapshot(connection)
         foreign = Identifier("frostline", f"verify_{operation.id}")
-        scope = f" operation {operation.id}{{}} snapshot {row[0]}"
+        scope = f" operation {operation.id}{{}} snapshot {snapshot}"
         connection.execute(foreign_table(managed, foreign, operation.range, scope.format("")))
         reached("verify.table")
         try:
