@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from frostline import config
-from frostline.catalog.database import connect
+from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.config import Settings
 from frostline.gateway.server import Gateway
@@ -25,6 +25,7 @@ from frostline.local import artifacts
 from frostline.pipeline import session
 from frostline.report import Report, Silent
 from frostline.tiering import register
+from frostline.tiering.archive import run
 from frostline.tiering.archive.run import Archived, archive
 
 
@@ -58,6 +59,21 @@ class World:
 
     def archive(self, table: str) -> list[Archived]:
         return archive(self.settings, table, Silent(), self.spark_here)
+
+    def archive_aloud(self, table: str) -> list[str]:
+        """Archive, and what Postgres says of each constraint: proven by others, or verified by reading a table."""
+        said: list[str] = []
+
+        def listening(*arguments: Any, **options: Any) -> Connection:
+            connection = connect(*arguments, **options)
+            connection.execute("SET client_min_messages = debug1")
+            connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+            return connection
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "connect", listening)
+            self.archive(table)
+        return [text for text in said if text.startswith("verifying") or "implied by existing" in text]
 
     def spark_here(self) -> AbstractContextManager[SparkSession]:
         return nullcontext(session.for_database(self.spark, self.settings))

@@ -6,5 +6,6 @@ from __future__ import annotations
 SERVER_NAME = "frostline gateway (frostline up starts it)"
 GATEWAY_USER = "frostline"
 LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
-BOUND_CHECK = "frostline_bound"  # the CHECK that lets Postgres attach a leaf without scanning it
+# The CHECKs that let Postgres attach a leaf without scanning it.
+LOWER_CHECK, UPPER_CHECK = "frostline_bound", "frostline_upper"
 DELTA_COLUMNS = ("_op", "_seq", "_prev")

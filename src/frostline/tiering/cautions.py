@@ -8,7 +8,7 @@ from psycopg.sql import SQL
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import BOUND_CHECK
+from frostline.catalog.names import LOWER_CHECK, UPPER_CHECK
 from frostline.model.tables import Table
 from frostline.tiering.refusals import names
 
@@ -59,7 +59,7 @@ def _foreign_keys(connection: Connection, table: Table, cold_fk: str) -> Iterato
 
 
 def _partitions(connection: Connection, table: Table) -> Iterator[str]:
-    if standing := names(connection, "on_leaves", table.oid, own=BOUND_CHECK):
+    if standing := names(connection, "on_leaves", table.oid, own=[LOWER_CHECK, UPPER_CHECK]):
         yield f"what stands on single partitions goes when they are archived: {standing}"
     for leaf in table.leaves:
         dependents = ", ".join(name for (name,) in queries.rows(connection, "dependents", oid=leaf.oid))

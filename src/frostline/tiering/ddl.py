@@ -6,7 +6,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import BOUND_CHECK, SERVER_NAME
+from frostline.catalog.names import LOWER_CHECK, SERVER_NAME, UPPER_CHECK
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table
 
@@ -24,13 +24,20 @@ def for_values(range_: Range) -> Composed:
 
 def within(table: Table, range_: Range) -> Composed:
     """The partition's own condition, written so that Postgres sees it implied by an equal CHECK."""
-    key = Identifier(table.key)
-    parts: list[Composable] = [SQL("{} IS NOT NULL").format(key)]
-    for side, operator in ((range_.lower, ">="), (range_.upper, "<")):
-        if side is not None:
-            value = SQL("{}::{}").format(Literal(side.text), SQL(table.key_type))
-            parts.append(SQL("{} {} {}").format(key, SQL(operator), value))
-    return SQL(" AND ").join(parts)
+    not_null = SQL("{} IS NOT NULL").format(Identifier(table.key))
+    return SQL(" AND ").join([not_null, *(condition for _, condition in _sides(table, range_))])
+
+
+def _sides(table: Table, range_: Range) -> list[tuple[str, Composed]]:
+    """The condition of each bound there is, with the name of its CHECK."""
+    return [
+        (
+            name,
+            SQL("{} {} {}::{}").format(Identifier(table.key), SQL(operator), Literal(side.text), SQL(table.key_type)),
+        )
+        for name, operator, side in ((LOWER_CHECK, ">=", range_.lower), (UPPER_CHECK, "<", range_.upper))
+        if side is not None
+    ]
 
 
 def attach(parent: Identifier, leaf: Leaf) -> Composed:
@@ -42,14 +49,36 @@ def detach(parent: Identifier, leaf: Leaf) -> Composed:
     return SQL("ALTER TABLE {} DETACH PARTITION {}").format(parent, Identifier(leaf.schema, leaf.name))
 
 
-def add_bound_check(table: Table, leaf: Leaf) -> list[Composed]:
-    """The CHECK that lets every later ATTACH skip its scan; VALIDATE reads the leaf without blocking writers."""
-    assert leaf.range is not None
-    name, check = Identifier(leaf.schema, leaf.name), Identifier(BOUND_CHECK)
-    return [
-        SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({}) NOT VALID").format(name, check, within(table, leaf.range)),
-        SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(name, check),
-    ]
+def leaves_move(connection: Connection, table: Table) -> bool:
+    """Whether a swap takes every leaf out of the hot partition and attaches it again.
+
+    Since 17 partitions share the parent's identity. ATTACH gives it to the hot partition but not to leaves under it,
+    and the next DETACH then fails on the leaves: "column ... is not an identity column".
+    """
+    identity = any(column.identity for column in table.columns)
+    return identity and connection.info.server_version >= IDENTITY_IN_PARTITIONS
+
+
+def bound_checks(table: Table, range_: Range, *, upper: bool) -> list[tuple[str, Composed]]:
+    """The CHECKs that let ATTACH skip its scan, by name; that the key is not NULL is known from the primary key.
+
+    When the hot partition is attached from a new seam its leaves must be known to lie above it, and no more. Planning
+    looks at every CHECK of a leaf, for each statement: the upper bound only stays where leaves are attached again.
+    """
+    return [(name, condition) for name, condition in _sides(table, range_) if upper or name == LOWER_CHECK]
+
+
+def add_checks(leaf: Leaf, checks: list[tuple[str, Composed]]) -> Composed:
+    added = SQL(", ").join(
+        SQL("ADD CONSTRAINT {} CHECK ({}) NOT VALID").format(Identifier(name), condition) for name, condition in checks
+    )
+    return SQL("ALTER TABLE {} {}").format(Identifier(leaf.schema, leaf.name), added)
+
+
+def validate_checks(leaf: Leaf, names: list[str]) -> Composed:
+    """Reads the leaf once, without blocking writers."""
+    validated = SQL(", ").join(SQL("VALIDATE CONSTRAINT {}").format(Identifier(name)) for name in names)
+    return SQL("ALTER TABLE {} {}").format(Identifier(leaf.schema, leaf.name), validated)
 
 
 def same_grants(connection: Connection, source: int | None, target: tuple[str, str]) -> list[Composed]:

@@ -9,7 +9,6 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import BOUND_CHECK
 from frostline.catalog.registry import Managed
 from frostline.errors import OperationError
 from frostline.model import spacing
@@ -97,14 +96,14 @@ def _statements(connection: Connection, managed: Managed, like: Leaf, leaf: Leaf
     row = queries.row(connection, "manner", oid=like.oid)
     assert row is not None
     options, tablespace, method, identity, policies = row
+    checks = ddl.bound_checks(managed.table, leaf.range, upper=ddl.leaves_move(connection, managed.table))
     create = SQL(
         "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE"
-        " INCLUDING COMPRESSION, CONSTRAINT {} CHECK ({})){}"
+        " INCLUDING COMPRESSION{}){}"
     ).format(
         name,
         hot,
-        Identifier(BOUND_CHECK),
-        ddl.within(managed.table, leaf.range),
+        SQL("").join(SQL(", CONSTRAINT {} CHECK ({})").format(Identifier(check), held) for check, held in checks),
         _clauses(options, tablespace, method),
     )
     full = {"f": "FULL", "n": "NOTHING"}.get(identity)

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
-from frostline.catalog.names import BOUND_CHECK
+from frostline.catalog.names import UPPER_CHECK
 from frostline.delta import tables as delta
 from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
@@ -79,7 +79,7 @@ def register(connection: Connection, text: str, hot_for: str, choice: Choice | N
     if isinstance(found, registry.Managed):
         return found
     for leaf in found.table.leaves:
-        ensure_bound_check(connection, found.table, leaf)
+        ensure_bound_checks(connection, found.table, leaf, upper=True)
     with_short_locks(connection, lambda: _swap(connection, found), f"registering {found.table}")
     return found
 
@@ -106,17 +106,18 @@ def check_hot_for(connection: Connection, table: Table, hot_for: str) -> None:
         raise ConfigError(f"--hot {hot_for!r} is not a positive {type_}", hint=f"for example: --hot '{example}'")
 
 
-def ensure_bound_check(connection: Connection, table: Table, leaf: Leaf) -> None:
-    """The validated CHECK on a leaf; one left half-way by a crash is validated now."""
+def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upper: bool) -> None:
+    """The validated CHECKs on a leaf; what was left half-way by a crash is validated now."""
     if leaf.range is None:
         return
-    add, validate = ddl.add_bound_check(table, leaf)
-    row = connection.execute(
-        "SELECT convalidated FROM pg_constraint WHERE conrelid = %s AND conname = %s", (leaf.oid, BOUND_CHECK)
-    ).fetchone()
-    if row is None:
+    query = "SELECT conname, convalidated FROM pg_constraint WHERE conrelid = %s AND contype = 'c'"
+    found: dict[str, bool] = dict(connection.execute(query, (leaf.oid,)).fetchall())
+    checks = ddl.bound_checks(table, leaf.range, upper=upper)
+    if missing := [check for check in checks if check[0] not in found]:
+        add = ddl.add_checks(leaf, missing)
         with_short_locks(connection, lambda: connection.execute(add), f"adding a CHECK to {leaf}")
-    if row != (True,):
+    if unproven := [name for name, _ in checks if not found.get(name)]:
+        validate = ddl.validate_checks(leaf, unproven)
         with_short_locks(connection, lambda: connection.execute(validate), f"validating the CHECK of {leaf}")
 
 
@@ -128,7 +129,10 @@ def _plan(connection: Connection, table: Table, hot_for: str, options: registry.
     hot = derived_name(table.name, "_hot", taken)
     before = derived_name(table.name, "_before", taken | {hot}) if first.lower is not None else None
     made = Plan(table, hot_for, options, hot, before, _lake_name(connection, table, row[0]), first.lower, row[0])
-    made.checks.extend(s for leaf in table.leaves if leaf.range is not None for s in ddl.add_bound_check(table, leaf))
+    for leaf in table.leaves:
+        if leaf.range is not None and (checks := ddl.bound_checks(table, leaf.range, upper=True)):
+            made.checks.append(ddl.add_checks(leaf, checks))
+            made.checks.append(ddl.validate_checks(leaf, [name for name, _ in checks]))
     made.swap.extend(
         [
             SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(table.schema, table.name)),
@@ -169,6 +173,15 @@ def _partitions(connection: Connection, plan: Plan) -> list[Composed]:
             if comment is not None
         ),
         *(ddl.attach(hot, leaf) for leaf in table.leaves),
+        *([] if ddl.leaves_move(connection, table) else _drop_upper_checks(table)),
+    ]
+
+
+def _drop_upper_checks(table: Table) -> list[Composed]:
+    return [
+        SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(Identifier(leaf.schema, leaf.name), Identifier(UPPER_CHECK))
+        for leaf in table.leaves
+        if leaf.range is not None and leaf.range.upper is not None
     ]
 
 

@@ -225,7 +225,7 @@ SELECT x.what FROM (
     SELECT c.oid::regclass || ': constraint ' || k.conname
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     JOIN pg_constraint k ON k.conrelid = c.oid AND k.conparentid = 0 AND k.coninhcount = 0
-                        AND k.contype IN ('c', 'u', 'f', 'x') AND k.conname <> %(own)s
+                        AND k.contype IN ('c', 'u', 'f', 'x') AND k.conname <> ALL (%(own)s::text[])
     WHERE i.inhparent = %(oid)s
     UNION ALL
     SELECT c.oid::regclass || ': unique index ' || ic.relname

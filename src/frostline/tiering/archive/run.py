@@ -17,11 +17,11 @@ from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import clean, statistics
+from frostline.tiering import clean, ddl, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings
-from frostline.tiering.register import ensure_bound_check
+from frostline.tiering.register import ensure_bound_checks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,8 +81,9 @@ def periods(settings: Settings, text: str, report: Report, warm: Warm, before: s
             if not leaves:
                 return
             lake.check(settings)
+            upper = ddl.leaves_move(connection, managed.table)
             for leaf in managed.table.leaves:
-                ensure_bound_check(connection, managed.table, leaf)
+                ensure_bound_checks(connection, managed.table, leaf, upper=upper)
             for leaf in leaves:
                 yield _one(connection, warm.session(), settings, text, leaf, report, unfinished)
                 unfinished = None

@@ -112,15 +112,8 @@ def _check_droppable(connection: Connection, operation: Operation) -> None:
 
 
 def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
-    """The leaves that must leave the hot partition while it is re-attached.
-
-    Since 17 partitions share the parent's identity. ATTACH gives it to the hot partition but not to leaves under it,
-    and the next DETACH then fails on the leaves: "column ... is not an identity column".
-    """
-    table = operation.managed.table
-    if connection.info.server_version < ddl.IDENTITY_IN_PARTITIONS or not any(
-        column.identity for column in table.columns
-    ):
+    """The leaves that must leave the hot partition while it is re-attached."""
+    if not ddl.leaves_move(connection, operation.managed.table):
         return []
     # Not as they were when the run began: someone may have created a partition since.
     return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
