@@ -26,8 +26,8 @@ from frostline.lake import catalog as lake
 from frostline.lake import leftovers
 from frostline.report import Silent
 from frostline.tiering import clean, register
-from frostline.tiering.archive.run import only_writer
 from frostline.tiering.clean import Found
+from frostline.tiering.locks import only_writer
 
 PERIODS = 8  # per table; a fault takes one of them
 MOST_RUNS = 4

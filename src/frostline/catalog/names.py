@@ -9,3 +9,6 @@ LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
 # The CHECKs that let Postgres attach a leaf without scanning it.
 LOWER_CHECK, UPPER_CHECK = "frostline_bound", "frostline_upper"
 DELTA_COLUMNS = ("_op", "_seq", "_prev")
+# Advisory locks, each with a table's id.
+LAKE_WRITER = 734_621_502  # of a session: one lake writer per table at a time
+FENCE = 734_621_503  # of a transaction: shared by cold writers, exclusive for whoever moves the table's snapshot

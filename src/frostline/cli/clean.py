@@ -33,7 +33,7 @@ def clean(
     from frostline.catalog import registry
     from frostline.catalog.database import connect
     from frostline.tiering import clean as cleaning
-    from frostline.tiering.archive.run import only_writer
+    from frostline.tiering.locks import only_writer
 
     settings = load_settings(context)
     age = settings.archive.orphan_age if older_than is None else older_than

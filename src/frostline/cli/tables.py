@@ -158,8 +158,7 @@ def verify(
 def coalesce(context: typer.Context, table: Name, dry_run: DryRun = False) -> None:
     """Join old periods to larger foreign partitions, as the table's policy says. The lake stays as it is."""
     from frostline.tiering import coalesce as joining
-    from frostline.tiering.archive.run import only_writer
-    from frostline.tiering.locks import from_settings
+    from frostline.tiering.locks import from_settings, only_writer
 
     settings = load_settings(context)
     with connect(require_dsn(settings), application="frostline coalesce") as connection:

@@ -1,4 +1,4 @@
-"""One task of an export: a range of pages, read by binary COPY at the exported snapshot, becomes data files."""
+"""One task: a range of pages is read by binary COPY at the exported snapshot; of an export, it becomes data files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ class TaskFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all tasks of an export have in common."""
+class Reading:
+    """What is read by all tasks together."""
 
     dsn: str
     snapshot: str
-    query: str  # of the whole leaf; `ctid` can be asked for
+    query: str  # of the whole relation; `ctid` can be asked for
     columns: tuple[Wire, ...]
+
+
+@dataclass(frozen=True)
+class Job(Reading):
+    """And where an export writes it."""
+
     target: Target
 
 
@@ -60,7 +66,7 @@ def copy(job: Job, part: Slice) -> list[Written]:
     return writer.written
 
 
-def read(job: Job, part: Slice, take: Callable[[pa.RecordBatch], None]) -> None:
+def read(job: Reading, part: Slice, take: Callable[[pa.RecordBatch], None]) -> None:
     """Hand over the slice's rows, a batch at a time."""
     # psycopg2, for it gives the rows of a COPY to a callback: psycopg takes fifteen times as long per row.
     connection = psycopg2.connect(

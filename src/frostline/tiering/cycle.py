@@ -23,7 +23,7 @@ from frostline.report import Report
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
-from frostline.tiering.locks import from_settings
+from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.premake import premake
 
 _BUSY = "55P03"
@@ -82,7 +82,7 @@ def _premake(shared: Round, name: str) -> Iterator[Outcome]:
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline premake") as connection:
             managed = registry.get(connection, name)
-            with run.only_writer(connection, managed):
+            with only_writer(connection, managed):
                 for leaf in premake(connection, managed):
                     made.append(leaf)
                     shared.report.line(f"created {leaf}")
@@ -105,7 +105,7 @@ def _coalesce(shared: Round, name: str) -> Iterator[Outcome]:
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline coalesce") as connection:
             managed = registry.get(connection, name)
-            with run.only_writer(connection, managed):
+            with only_writer(connection, managed):
                 for group in joined(connection, managed, from_settings(shared.settings)):
                     shared.report.line(f"joined {len(group.parts)} periods to {managed.table.schema}.{group.name}")
                     yield Outcome(name, f"{managed.table.schema}.{group.name}", "joined")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
@@ -19,8 +20,10 @@ from psycopg.sql import SQL, Composable
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
+from frostline.catalog.names import LAKE_WRITER
+from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted
+from frostline.errors import Interrupted, OperationError
 
 Result = TypeVar("Result")
 
@@ -31,6 +34,7 @@ _LONG_PAUSE = 2.0  # while somebody is there who stays
 _LOOK_SECONDS = 0.05
 _STAYS_SECONDS = 1.0  # a transaction older than this will not end within the next tenth of a second
 _SHOWN = 5
+_DYING_SECONDS = 3.0
 # A deadlock with a user's transaction is one more way of not getting the lock.
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
@@ -102,6 +106,26 @@ def lock(connection: Connection, tables: Sequence[tuple[Composable, str]], timeo
         connection.execute(
             SQL(f"SET LOCAL lock_timeout = '{left}ms'; LOCK TABLE ONLY {{}} IN {mode} MODE").format(table)
         )
+
+
+@contextmanager
+def only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
+    """One lake writer per table at a time. The lock of a run that was killed goes with its session, in a moment."""
+    key = (LAKE_WRITER, managed.id)
+    deadline = time.monotonic() + _DYING_SECONDS
+    while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
+        if time.monotonic() > deadline:
+            raise OperationError(
+                f"another run is archiving or folding {managed.table}; nothing was changed",
+                hint="`frostline status` shows how far it is",
+                sqlstate="55P03",
+            )
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)
 
 
 def holders(connection: Connection, wanted: Wanted) -> list[Holder]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import FrostlineError, Interrupted, OperationError
+from frostline.errors import FrostlineError, Interrupted
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
@@ -20,15 +19,11 @@ from frostline.report import Report
 from frostline.tiering import clean, ddl, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
-from frostline.tiering.locks import from_settings
+from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.register import ensure_bound_checks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# With the table's id: one lake writer per table at a time.
-_LAKE_WRITER = 734_621_502
-_DYING_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -144,23 +139,3 @@ def _clean_lake(connection: Connection, settings: Settings, managed: Managed, re
         clean.after_failures(connection, settings, managed, report)
     except (FrostlineError, OSError) as error:
         report.line(f"what failed runs left in the lake could not be removed and stays for now: {error}")
-
-
-@contextmanager
-def only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
-    """One lake writer per table at a time. The lock of a run that was killed goes with its session, in a moment."""
-    key = (_LAKE_WRITER, managed.id)
-    deadline = time.monotonic() + _DYING_SECONDS
-    while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
-        if time.monotonic() > deadline:
-            raise OperationError(
-                f"another run is archiving {managed.table}; nothing was changed",
-                hint="`frostline status` shows how far it is",
-                sqlstate="55P03",
-            )
-        time.sleep(0.05)
-    try:
-        yield
-    finally:
-        if not connection.broken:
-            connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)
