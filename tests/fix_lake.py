@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
 from frostline.config import Settings
+from frostline.lake import catalog
 from frostline.local import artifacts
 from frostline.local.artifacts import Artifact
 from frostline.local.java import require_java
@@ -230,6 +231,10 @@ def rest_lake(dsn: str, spark: SparkSession, s3: S3, rest: Rest, tmp_path: Path)
         }
         with new_world(dsn, spark, tmp_path, s3_settings(door, s3, rest.bucket) | places) as world:
             yield Lake(world, door, s3, rest.bucket)
+            door.open()
+            with catalog.opened(world.settings) as tables:  # the next test's are to have the same names
+                for name in (name for space in tables.list_namespaces() for name in tables.list_tables(space)):
+                    tables.drop_table(name)
 
 
 def s3_settings(door: Door, s3: S3, bucket: str) -> dict[str, str]:

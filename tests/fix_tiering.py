@@ -29,6 +29,14 @@ from frostline.tiering.archive import run
 from frostline.tiering.archive.run import Archived, archive
 
 
+def lake_directory(dsn: str, warehouse: str | Path, table: str) -> Path:
+    """Where the files of a table of the schema public are, in a local warehouse."""
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("SELECT left(id::text, 8) FROM frostline.installation").fetchone()
+    assert row is not None
+    return Path(warehouse) / "public" / f"{table}-{row[0]}"
+
+
 @dataclass
 class World:
     """One database, its gateway and its lake."""
@@ -74,6 +82,9 @@ class World:
             patch.setattr(run, "connect", listening)
             self.archive(table)
         return [text for text in said if text.startswith("verifying") or "implied by existing" in text]
+
+    def directory(self, table: str) -> Path:
+        return lake_directory(self.dsn, self.settings.warehouse, table)
 
     def spark_here(self) -> AbstractContextManager[SparkSession]:
         return nullcontext(session.for_database(self.spark, self.settings))

@@ -121,8 +121,8 @@ class Act:
             case "disk":
                 self._open.enter_context(stage.small_files(pid, stage.spark.pid))
             case "storage":
-                self._open.enter_context(_no_directory(stage.warehouse / "public" / self.table / "data"))
-                self._open.enter_context(_no_directory(stage.warehouse / "public" / self.table / "metadata"))
+                self._open.enter_context(_no_directory(stage.directory(self.table) / "data"))
+                self._open.enter_context(_no_directory(stage.directory(self.table) / "metadata"))
             case "lock":
                 threading.Thread(target=_lock_catalog, args=(stage, 1.0), daemon=True).start()
             case _:
@@ -227,7 +227,7 @@ class Drama:
             left = clean.look(connection, self.stage.settings, managed, 0)
         if any(not one.kept for one in left):
             self.world.wrong.append(f"left after cleaning: {left[:3]}")
-        on_disk = {str(path) for path in (self.stage.warehouse / "public" / self.name).rglob("*.parquet")}
+        on_disk = {str(path) for path in self.stage.directory(self.name).rglob("*.parquet")}
         with lake.opened(self.stage.settings) as catalog:
             files = leftovers.referenced(catalog.load_table(("public", self.name)))
         named = {path.removeprefix("file:").replace("///", "/") for path in files if path.endswith(".parquet")}

@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from faults.archiver import Ended, Forks, SparkHost
 from fix_commands import command, environment
+from fix_tiering import lake_directory
 from frostline import config
 from frostline.config import Settings
 from frostline.local import gateway_process, processes
@@ -89,6 +90,10 @@ class Stage:
     @property
     def warehouse(self) -> Path:
         return Path(self.settings.warehouse)
+
+    def directory(self, table: str) -> Path:
+        """Where its files are."""
+        return lake_directory(self.dsn, self.warehouse, table)
 
     def with_dsn(self, dsn: str) -> Settings:
         return self.settings.model_copy(update={"dsn": SecretStr(dsn)})

@@ -37,6 +37,7 @@ class Managed:
     snapshot_id: int | None
     metadata_location: str | None
     lake_names: dict[str, str]  # the user's column -> the lake's
+    installation: str  # of this database alone: others may have a table of the same name in the same lake
     options: Options = Options()
 
     @property
@@ -60,7 +61,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
     row = queries.row(connection, "managed", oid=oid)
     if row is None:
         return None
-    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, *options = row
+    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, installation, *options = row
     table = describe.table(connection, relation, *_name(connection, relation))
     hot_table = describe.table(connection, hot, *_name(connection, hot))
     lake = dict(queries.rows(connection, "lake_columns", table=id_))
@@ -78,6 +79,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
         snapshot_id=snapshot,
         metadata_location=metadata,
         lake_names={column.name: lake[column.number] for column in table.stored if column.number in lake},
+        installation=installation,
         options=Options(options[0], options[1], (options[2], options[3]) if options[2] is not None else None),
     )
 

@@ -132,6 +132,16 @@ def identifier(managed: Managed) -> tuple[str, str]:
     return managed.lake_namespace, managed.lake_table
 
 
+def table_of(catalog: Catalog, managed: Managed) -> IcebergTable:
+    """The Iceberg table of a managed one; one of the same name that another database or program made is refused."""
+    table = catalog.load_table(identifier(managed))
+    owner = table.properties.get(layout.INSTALLATION)
+    # What was archived before owners were recorded is ours: the registry names a snapshot of it.
+    if owner != managed.installation and (owner is not None or managed.snapshot_id is None):
+        raise _not_ours(managed)
+    return table
+
+
 def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> None:
     """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot.
 
@@ -140,7 +150,7 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
     """
     with opened(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(managed))
+            table = table_of(catalog, managed)
         except NoSuchTableError:
             if managed.snapshot_id is not None:
                 raise LakeError(
@@ -164,13 +174,13 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
 def load(settings: Settings, managed: Managed) -> IcebergTable:
     """The Iceberg table as it is now; good for reading after the catalog is closed."""
     with opened(settings) as catalog:
-        return catalog.load_table(identifier(managed))
+        return table_of(catalog, managed)
 
 
 def append(settings: Settings, managed: Managed, files: Sequence[Written], properties: Mapping[str, str]) -> None:
     """One commit that adds these files, unless the head is no longer the registry's snapshot: then none."""
     with opened(settings) as catalog:
-        table = catalog.load_table(identifier(managed))
+        table = table_of(catalog, managed)
         if not lineage.shows(table, managed, storages.of(settings).python()):
             return
         with (
@@ -216,7 +226,7 @@ def adopt(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
     """
     with opened(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(managed))
+            table = table_of(catalog, managed)
         except NoSuchTableError:
             return None
         files = storages.of(settings).python()
@@ -240,7 +250,7 @@ def adopt(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
 def only_ours_above(settings: Settings, managed: Managed, ours: set[str]) -> bool:
     """Whether all that stands above the registry's snapshot was made by operations of this table."""
     with opened(settings) as catalog:
-        return _above_is_ours(catalog.load_table(identifier(managed)), managed, ours)
+        return _above_is_ours(table_of(catalog, managed), managed, ours)
 
 
 def _above_is_ours(table: IcebergTable, managed: Managed, ours: set[str]) -> bool:
@@ -256,16 +266,22 @@ def _above_is_ours(table: IcebergTable, managed: Managed, ours: set[str]) -> boo
 def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> None:
     """What is about to be removed was written by runs of this very table that never got to show it."""
     if not all(lineage.made_by(snapshot) in operations for snapshot in table.snapshots()):
-        raise LakeError(
-            f"the lake has a table {'.'.join(identifier(managed))} already that {managed.table} did not write",
-            hint="rename or remove that Iceberg table, then run the same command again; nothing was touched",
-        )
+        raise _not_ours(managed)
+
+
+def _not_ours(managed: Managed) -> LakeError:
+    return LakeError(
+        f"the lake has a table {'.'.join(identifier(managed))} already that {managed.table} did not write",
+        hint="rename or remove that Iceberg table, then run the same command again; nothing was touched",
+    )
 
 
 def _create(catalog: Catalog, managed: Managed, settings: Settings) -> None:
     catalog.create_namespace_if_not_exists(managed.lake_namespace)
     table = catalog.create_table(
         identifier(managed),
+        # A REST catalog chooses the place itself.
+        location=layout.location(managed, storages.of(settings).root) if settings.lake.catalog == "jdbc" else None,
         schema=layout.schema(managed),
         partition_spec=layout.partition_spec(managed),
         sort_order=layout.sort_order(managed),

@@ -9,13 +9,13 @@ from pyiceberg.table import Table as IcebergTable
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.lake import storage
-from frostline.lake.catalog import identifier, opened
+from frostline.lake.catalog import opened, table_of
 
 
 def flush(settings: Settings, managed: Managed) -> None:
     """Flush every file the head snapshot added, its metadata, and the directories that name them."""
     with opened(settings) as catalog:
-        storage.of(settings).flush(_locations(catalog.load_table(identifier(managed))))
+        storage.of(settings).flush(_locations(table_of(catalog, managed)))
 
 
 def _locations(table: IcebergTable) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.table import StaticTable
 
 from frostline.lake.files import DataFile, Snapshot
@@ -36,14 +36,21 @@ def _overlaps(file: DataFile, key: int, unit: int, range_: Range) -> bool:
 
 
 def damage(io: FileIO, file: DataFile) -> str | None:
-    """What is wrong with a file; None: every row group of it could be read."""
+    """What is wrong with a file; None: every row group of it could be read. A store that is away is an OSError."""
     found = io.new_input(file.path)
     try:
         size = len(found)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         return f"is missing ({error.strerror or error})"
     if size != file.size:
         return f"is {size:,} bytes long instead of {file.size:,}"
+    wrong = _content(found, file)
+    if wrong is not None:
+        len(io.new_input(file.path))  # a store that went away meanwhile is not the file's fault
+    return wrong
+
+
+def _content(found: InputFile, file: DataFile) -> str | None:
     try:
         with found.open() as stream, pq.ParquetFile(stream) as parquet:
             if parquet.metadata.num_rows != file.rows:

@@ -39,6 +39,7 @@ from frostline.catalog.registry import Managed
 
 OPERATION = "frostline.operation"  # snapshot property: which operation made it
 PERIOD = "frostline.period"  # and which rows it moved
+INSTALLATION = "frostline.installation"  # table property: which database it belongs to
 _DAY = 86_400_000_000  # microseconds
 # From the longest: the transform whose steps are not longer than a period. Files carry min and max of the key, so
 # a period that does not match a calendar unit only costs a few more files.
@@ -95,6 +96,11 @@ def sort_order(managed: Managed) -> SortOrder:
     return SortOrder(*(SortField(numbers[name], IdentityTransform()) for name in managed.table.primary_key))
 
 
+def location(managed: Managed, root: str) -> str:
+    """A directory no other database uses, though it may have a table of the same name in the same warehouse."""
+    return f"{root}/{managed.lake_namespace}/{managed.lake_table}-{managed.installation[:8]}"
+
+
 def properties(managed: Managed) -> dict[str, str]:
     return {
         "format-version": "2",
@@ -105,6 +111,7 @@ def properties(managed: Managed) -> dict[str, str]:
         "write.parquet.row-group-size-bytes": str(_row_group_bytes(managed)),
         "write.metadata.previous-versions-max": "1000",
         "frostline.table": str(managed.table),
+        INSTALLATION: managed.installation,
     }
 
 

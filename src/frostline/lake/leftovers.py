@@ -7,12 +7,13 @@ so it goes by age.
 
 from __future__ import annotations
 
-import time
+import re
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pyarrow.fs import FileInfo, FileSelector, FileType
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
@@ -22,8 +23,9 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
+from frostline.errors import LakeError
 from frostline.lake import layout, lineage, storage
-from frostline.lake.catalog import identifier, opened
+from frostline.lake.catalog import opened, table_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def abandoned(settings: Settings, managed: Managed, ours: set[str]) -> list[Aban
     """Snapshots of our own operations beside or above the registry's; somebody may still read one."""
     with opened(settings) as catalog:
         try:
-            table = catalog.load_table(identifier(managed))
+            table = table_of(catalog, managed)
         except NoSuchTableError:
             return []
         history = _ancestors(table, managed.snapshot_id)
@@ -66,7 +68,7 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned])
     Without one (nothing was archived yet) the head stays until the next export begins the table anew.
     """
     with opened(settings) as catalog:
-        table = catalog.load_table(identifier(managed))
+        table = table_of(catalog, managed)
         wanted = {snapshot.id: snapshot for snapshot in snapshots if table.snapshot_by_id(snapshot.id) is not None}
         if table.metadata.current_snapshot_id in wanted:
             if managed.snapshot_id is None:
@@ -89,27 +91,26 @@ def orphans(settings: Settings, managed: Managed, known: set[str]) -> list[File]
     """Files below the table's directory that neither a snapshot nor its metadata nor `known` names."""
     with opened(settings) as catalog:
         try:
-            # Listed before the references are read: a file that is committed in between is found referenced.
-            found = _listed(catalog.load_table(identifier(managed)))
+            table = table_of(catalog, managed)
         except NoSuchTableError:
             return []
-        table = catalog.load_table(identifier(managed))
+        # Listed before the references are read: a file that is committed in between is found referenced.
+        now, found = _listed(table)
+        table.refresh()
         kept = {_bare(path) for path in referenced(table) | known | _forgotten(settings, table, known)}
-        now = time.time()
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found
-            if info.type == FileType.File and _bare(info.path) not in kept
+            if info.type == FileType.File and _bare(_summed(info.path)) not in kept
         ]
 
 
 def remove(settings: Settings, managed: Managed, files: Iterable[File]) -> None:
     with opened(settings) as catalog:
-        table = catalog.load_table(identifier(managed))
-        scheme, netloc, _ = PyArrowFileIO.parse_location(table.location())
+        filesystem, _ = _place(table_of(catalog, managed))
         for file in files:
             with suppress(FileNotFoundError):  # its writer may have removed it
-                _io(table).fs_by_scheme(scheme, netloc).delete_file(file.path)
+                filesystem.delete_file(file.path)
 
 
 def _ancestors(table: IcebergTable, snapshot: int | None) -> set[int]:
@@ -133,19 +134,21 @@ def _added(table: IcebergTable, snapshot: IcebergSnapshot) -> Iterator[str]:
             yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
 
 
-def referenced(table: IcebergTable) -> set[str]:
-    """Every file that the table's metadata leads to, whichever snapshot it is of."""
+def referenced(table: IcebergTable, *, gone: tuple[type[OSError], ...] = ()) -> set[str]:
+    """Every file that the metadata leads to, whichever snapshot it is of; one may be `gone` without an error."""
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
-    found |= {statistics.statistics_path for statistics in metadata.statistics}
+    found |= {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:
         found.add(snapshot.manifest_list)
-        manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
+        with suppress(*gone):
+            manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
     found |= set(manifests)
     for manifest in manifests.values():
-        entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-        found |= {entry.data_file.file_path for entry in entries}
+        with suppress(*gone):
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            found |= {entry.data_file.file_path for entry in entries}
     return found
 
 
@@ -158,24 +161,44 @@ def _forgotten(settings: Settings, table: IcebergTable, known: set[str]) -> set[
     found: set[str] = set()
     for location in known - own:
         with suppress(FileNotFoundError):  # of an operation long ago
-            found |= referenced(StaticTable.from_metadata(location, storage.of(settings).python()))
+            table = StaticTable.from_metadata(location, storage.of(settings).python())
+            found |= referenced(table, gone=(FileNotFoundError,))
     return found
 
 
-def _listed(table: IcebergTable) -> list[FileInfo]:
+def _listed(table: IcebergTable) -> tuple[float, list[FileInfo]]:
+    """What time it is to the store, whose clock may not be ours, and all files in the table's directory."""
+    filesystem, path = _place(table)
+    clock = f"{path}/metadata/.frostline-clock-{uuid.uuid4().hex}"
+    filesystem.open_output_stream(clock).close()
+    now = filesystem.get_file_info(clock).mtime.timestamp()
+    filesystem.delete_file(clock)
+    found: list[FileInfo] = filesystem.get_file_info(FileSelector(path, recursive=True))
+    # A file that is surely there and in use: were it not found, neither would any other be known for what it is.
+    inside = _bare(table.metadata_location).startswith(f"{_bare(table.location())}/")
+    if inside and _bare(table.metadata_location) not in {_bare(info.path) for info in found}:
+        raise LakeError(
+            f"files in {table.location()} go by other names than the catalog has for them; none was removed",
+            detail=f"{table.metadata_location} is not among the {len(found)} that are there",
+        )
+    return now, found
+
+
+def _place(table: IcebergTable) -> tuple[FileSystem, str]:
     scheme, netloc, path = PyArrowFileIO.parse_location(table.location())
-    filesystem = _io(table).fs_by_scheme(scheme, netloc)
-    listed: list[FileInfo] = filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
-    return listed
-
-
-def _io(table: IcebergTable) -> PyArrowFileIO:
-    return table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)
+    io = table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)
+    return io.fs_by_scheme(scheme, netloc), path
 
 
 def _delete(table: IcebergTable, path: str) -> None:
     with suppress(FileNotFoundError):
         table.io.delete(path)
+
+
+def _summed(path: str) -> str:
+    """The file itself, of a checksum that Hadoop's local files have beside them."""
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
 
 
 def _below(path: str, directory: str) -> str:
@@ -184,4 +207,4 @@ def _below(path: str, directory: str) -> str:
 
 def _bare(path: str) -> str:
     """The same file has several names: file:/a, file:///a, /a; s3://b/a, s3a://b/a, b/a."""
-    return path.split(":", 1)[-1].lstrip("/")
+    return re.sub(r"^[a-z][a-z0-9+.-]*:/", "", path).lstrip("/")

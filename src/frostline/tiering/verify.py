@@ -34,6 +34,7 @@ from frostline.tiering.digest import (
 )
 
 _FIRST = Bound("", -(2**200))
+_GONE = (FileNotFoundError, NotADirectoryError)  # any other error of a store is about the store, not the file
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,8 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             snapshot = exported_snapshot(connection)
             managed = registry.get(connection, text)
             files, problems = _files(settings, managed, period)
+            if files is None:
+                return Finding(period.name, "unknown", problems=tuple(problems))
             if problems:
                 return Finding(period.name, "damaged", files=files, problems=tuple(problems))
             sources = Sources.of(connection)
@@ -164,14 +167,16 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             state = "damaged" if problems else "good"
             return Finding(period.name, state, found.rows, files, changed, tuple(problems))
         except psycopg.Error as error:
-            asked = not (isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08").startswith("08"))
+            # The gateway is away, or to it the store is: the files themselves were found whole just now.
+            asked = not (isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "58"))
             said = " ".join(str(error).split())
             return Finding(period.name, "damaged" if asked else "unknown", problems=(f"cannot be read: {said}",))
         finally:
             connection.rollback()
 
 
-def _files(settings: Settings, managed: Managed, period: Period) -> tuple[int, list[str]]:
+def _files(settings: Settings, managed: Managed, period: Period) -> tuple[int | None, list[str]]:
+    """How many, and what is wrong with them; None: the store cannot be asked."""
     if managed.snapshot_id is None or managed.metadata_location is None:
         return 0, []
     key = next(column for column in managed.table.columns if column.name == managed.table.key)
@@ -182,7 +187,9 @@ def _files(settings: Settings, managed: Managed, period: Period) -> tuple[int, l
         io = inspect.opened(files, managed.metadata_location)
         damages = [(file.path, inspect.damage(io, file)) for file in chosen]
     except (FrostlineError, OSError) as error:
-        return 0, [f"snapshot {managed.snapshot_id} of {managed.metadata_location}: {error}"]
+        cause = error.__cause__ or error
+        away = isinstance(cause, OSError) and not isinstance(cause, _GONE)
+        return None if away else 0, [f"snapshot {managed.snapshot_id} of {managed.metadata_location}: {error}"]
     return len(chosen), [f"file {path} {what}" for path, what in damages if what is not None]
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from fix_commands import Run, failed_clearly
+from fix_tiering import lake_directory
 from frostline import config
 from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
@@ -41,7 +42,7 @@ def died(database: str, tmp_path: Path) -> Iterator[tuple[str, Path, Connection]
         with steps.step(connection, operation, 1, "capture"):
             capture.start(connection, operation)
         connection.execute("UPDATE public.events_hot SET v = 7 WHERE id = 1")
-        file = tmp_path / "lake" / "public" / "events" / "data" / "period=2020-01" / "left.parquet"
+        file = lake_directory(database, tmp_path / "lake", "events") / "data" / "period=2020-01" / "left.parquet"
         file.parent.mkdir(parents=True)
         file.write_bytes(b"PAR1")
         os.utime(file, (time.time() - 7200,) * 2)

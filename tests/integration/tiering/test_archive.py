@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -323,7 +322,7 @@ def test_the_lake_holds_each_period_in_its_own_partition_sorted_by_the_key(world
     world.run(SIMPLE)
     world.register("public.events")
     world.archive("public.events")
-    data = Path(world.settings.warehouse) / "public" / "events" / "data"
+    data = world.directory("events") / "data"
     assert sorted(path.name for path in data.iterdir()) == ["period=2020-01", "period=2020-02"]
     for file in data.rglob("*.parquet"):
         ids = pq.read_table(file)["id"].to_pylist()

@@ -35,9 +35,7 @@ def found(world: World, period: str | None = None) -> dict[str, Finding]:
 
 
 def files(world: World, period: str) -> list[Path]:
-    return sorted(
-        (Path(world.settings.warehouse) / "public" / "events" / "data" / f"period={period}").glob("*.parquet")
-    )
+    return sorted((world.directory("events") / "data" / f"period={period}").glob("*.parquet"))
 
 
 def before(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, act: Callable[[], object]) -> None:

@@ -69,8 +69,8 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after
-FROM frostline.tables t
+       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after
+FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
 
 -- name: managed_tables
