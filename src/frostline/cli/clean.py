@@ -44,8 +44,8 @@ def clean(
             if dry_run:
                 found = cleaning.look(connection, settings, managed, age)
             else:
-                with only_writer(connection, managed):
-                    found = cleaning.clean(connection, settings, managed, age, report())
+                with only_writer(connection, managed) as current:
+                    found = cleaning.clean(connection, settings, current, age, report())
             for one in found:
                 done = "kept" if one.kept else "would be removed" if dry_run else "removed"
                 size = f"{one.bytes:,}" if one.bytes is not None else ""

@@ -166,7 +166,7 @@ def coalesce(context: typer.Context, table: Name, dry_run: DryRun = False) -> No
         if dry_run:
             found = joining.groups(connection, managed)
         else:
-            with only_writer(connection, managed), report().step(f"coalesce {managed.table}"):
+            with only_writer(connection, managed) as managed, report().step(f"coalesce {managed.table}"):
                 found = list(joining.joined(connection, managed, from_settings(settings)))
     shown = Table("partition", "from", "to", "periods", "rows", box=None, pad_edge=False, header_style="bold")
     for group in found:

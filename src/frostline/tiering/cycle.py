@@ -82,7 +82,7 @@ def _premake(shared: Round, name: str) -> Iterator[Outcome]:
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline premake") as connection:
             managed = registry.get(connection, name)
-            with only_writer(connection, managed):
+            with only_writer(connection, managed) as managed:
                 for leaf in premake(connection, managed):
                     made.append(leaf)
                     shared.report.line(f"created {leaf}")
@@ -105,7 +105,7 @@ def _coalesce(shared: Round, name: str) -> Iterator[Outcome]:
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline coalesce") as connection:
             managed = registry.get(connection, name)
-            with only_writer(connection, managed):
+            with only_writer(connection, managed) as managed:
                 for group in joined(connection, managed, from_settings(shared.settings)):
                     shared.report.line(f"joined {len(group.parts)} periods to {managed.table.schema}.{group.name}")
                     yield Outcome(name, f"{managed.table.schema}.{group.name}", "joined")

@@ -18,7 +18,7 @@ from typing import TypeVar
 import psycopg
 from psycopg.sql import SQL, Composable
 
-from frostline.catalog import queries
+from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import LAKE_WRITER
 from frostline.catalog.registry import Managed
@@ -109,8 +109,11 @@ def lock(connection: Connection, tables: Sequence[tuple[Composable, str]], timeo
 
 
 @contextmanager
-def only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
-    """One lake writer per table at a time. The lock of a run that was killed goes with its session, in a moment."""
+def only_writer(connection: Connection, managed: Managed) -> Iterator[Managed]:
+    """One lake writer per table at a time. The lock of a run that was killed goes with its session, in a moment.
+
+    Gives the table as it is once the lock is held: whoever held it before may have moved the seam.
+    """
     key = (LAKE_WRITER, managed.id)
     deadline = time.monotonic() + _DYING_SECONDS
     while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
@@ -122,7 +125,7 @@ def only_writer(connection: Connection, managed: Managed) -> Iterator[None]:
             )
         time.sleep(0.05)
     try:
-        yield
+        yield registry.get_by_id(connection, managed.id)
     finally:
         if not connection.broken:
             connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)

@@ -11,10 +11,13 @@ import psycopg
 import pytest
 
 from fix_tiering import World
+from frostline.catalog import registry
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
 from frostline.errors import OperationError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.pipeline import export as pipeline
-from frostline.tiering.archive import run, swap, verify
+from frostline.tiering.archive import run, steps, swap, verify
 
 EVERY_TYPE = """
 CREATE TYPE public.mood AS ENUM ('sad', 'ok', 'happy');
@@ -260,6 +263,57 @@ def test_a_run_that_died_after_any_step_is_made_good_by_the_next(
     assert world.run("SELECT count(*) FROM pg_class WHERE relname LIKE 'dropped_%'") == [(0,)]
     assert world.run("SELECT rows FROM frostline.periods ORDER BY upper") == [(0,), (744,), (696,)]
     assert world.run("SELECT sum(v), count(DISTINCT id) FROM public.events") == [(2001000, 2001)]
+
+
+def changed_on_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """January is registered, and changed after it was exported: part of it will be in the delta alone."""
+    world.run(SIMPLE + "CREATE TABLE public.plain AS TABLE public.events;")
+    world.register("public.events", f"{(date.today() - date(2020, 2, 15)).days} days")
+
+    def write() -> None:
+        for table in ("public.events", "public.plain"):
+            world.run(f"UPDATE {table} SET v = -1 WHERE id < 10; DELETE FROM {table} WHERE id = 10")
+
+    _before(monkeypatch, swap, "swap", write)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("point", ["swap.end", "swap.ended"])
+def test_what_fails_right_after_the_swap_takes_no_captured_row_with_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException], point: str
+) -> None:
+    changed_on_the_way(world, monkeypatch)
+
+    def reached(name: str) -> None:
+        if name == point:
+            raise kind
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "reached", reached)
+        with pytest.raises(kind):
+            world.archive("public.events")
+    assert rows(world, "public.events") == rows(world, "public.plain")
+    world.archive("public.events")
+    assert rows(world, "public.events") == rows(world, "public.plain")
+    assert world.run("SELECT count(*) FROM frostline_delta.events_1") == [(11,)]
+    assert world.run("SELECT count(*) FROM pg_class WHERE relname LIKE 'dropped_%'") == [(0,)]
+
+
+def test_a_run_that_waited_for_another_takes_what_that_one_did_into_account(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed_on_the_way(world, monkeypatch)
+    real, first = registry.get, [True]
+
+    def get(connection: Connection, text: str) -> Managed:
+        found = real(connection, text)
+        if first and first.pop():
+            assert [one.leaf.name for one in world.archive("public.events")] == ["events_01"]
+        return found
+
+    monkeypatch.setattr(registry, "get", get)
+    assert world.archive("public.events") == []
+    assert rows(world, "public.events") == rows(world, "public.plain")
 
 
 def test_only_one_run_at_a_time(world: World) -> None:

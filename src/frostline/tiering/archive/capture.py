@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries
@@ -77,7 +77,19 @@ def drop_triggers(schema: str, name: str) -> list[Composed]:
 
 def clear(managed: Managed, captured: Range) -> Composed:
     """Forget captured rows of a range that is not cold."""
-    return SQL("DELETE FROM {} WHERE {}").format(Identifier(*managed.delta), ddl.within(managed.table, captured))
+    within = ddl.within(managed.table, captured)
+    return SQL("DELETE FROM {} WHERE {} AND {}").format(Identifier(*managed.delta), within, hot(managed))
+
+
+def hot(managed: Managed) -> Composed:
+    """At or above the seam as it stands in the registry, whatever the caller remembers: the swap may have moved it.
+
+    Below it a captured row is the only copy of what it says.
+    """
+    seam = SQL("(SELECT t.seam::{} FROM frostline.tables t WHERE t.id = {})").format(
+        SQL(managed.table.key_type), Literal(managed.id)
+    )
+    return SQL("({} < {}) IS NOT TRUE").format(Identifier(managed.table.key), seam)
 
 
 def _triggers(managed: Managed, leaf: Leaf) -> list[Composed]:

@@ -82,9 +82,8 @@ def captured_relations(connection: Connection, managed: Managed) -> list[tuple[i
 
 def nobodys_rows(managed: Managed, resumed: Operation | None, verb: str = "DELETE") -> Composed:
     """Captured rows at or above the seam, but for those of a capture that goes on."""
-    hot = ddl.within(managed.table, Range(managed.seam, None))
     kept = SQL(" AND NOT ({})").format(ddl.within(managed.table, resumed.range)) if resumed is not None else SQL("")
-    return SQL("{} FROM {} WHERE {}{}").format(SQL(verb), Identifier(*managed.delta), hot, kept)
+    return SQL("{} FROM {} WHERE {}{}").format(SQL(verb), Identifier(*managed.delta), capture.hot(managed), kept)
 
 
 def resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: Leaf | None) -> Operation | None:
@@ -131,6 +130,6 @@ def _release_others(connection: Connection, managed: Managed, resumed: Operation
 
 
 def give_up(connection: Connection, operation: Operation) -> None:
-    """The leaf stays hot: nothing of the capture is left."""
+    """The leaf stays hot: nothing of the capture is left. If the swap was made after all, all that is cold stays."""
     connection.execute("UPDATE frostline.operations SET captured = NULL WHERE id = %s", (operation.id,))
     capture.release(connection, operation.managed, operation.leaf.oid, operation.range)

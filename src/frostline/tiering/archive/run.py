@@ -68,7 +68,7 @@ def periods(settings: Settings, text: str, report: Report, warm: Warm, before: s
     """Move a table's expired leaves one after the other; `before` stands in for the hot period."""
     with connect(settings.dsn.get_secret_value(), application="frostline archive") as connection:
         managed = registry.get(connection, text)
-        with only_writer(connection, managed):
+        with only_writer(connection, managed) as managed:
             leaves = plan.expired(connection, managed, before)
             unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
             if unfinished is None:
