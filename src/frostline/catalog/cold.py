@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from psycopg import Connection
 from psycopg.pq.abc import PGresult
@@ -62,12 +63,30 @@ class ColdTable:
         return f"{self.schema}.{self.name}"
 
 
+Row = tuple[bytes | None, ...]
 # The last description of each table and the row it was made from: it holds as long as that row is the same.
-_descriptions: dict[tuple[object, ...], tuple[tuple[bytes | None, ...], ColdTable]] = {}
+_descriptions: dict[tuple[object, ...], tuple[Row, ColdTable]] = {}
 _KEPT = 1000
+# By connection and table: the last versions and what they were described as. Transaction numbers are those of one
+# server's life, and so is a connection.
+_current: WeakKeyDictionary[Connection[Any], dict[int, tuple[Row, ColdTable]]] = WeakKeyDictionary()
+
+# Which version of everything a description is made from is visible, by the transactions that wrote it: a fifth of the
+# cost of the rows themselves, and mostly they are known. What only has names is known by these.
+_VERSIONS = """
+SELECT t.relation, t.delta, t.xmin,
+       ARRAY(SELECT CASE WHEN a.atttypid < 16384 THEN a.xmin::text
+                         ELSE a.xmin::text || pg_catalog.format_type(a.atttypid, a.atttypmod) END
+             FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.relation AND a.attnum > 0),
+       ARRAY(SELECT i.xmin FROM pg_catalog.pg_index i WHERE i.indrelid = t.hot),
+       ARRAY(SELECT c.xmin FROM frostline.columns c WHERE c.table_id = t.id)
+FROM frostline.tables t
+WHERE t.id = $1
+"""
 
 _TABLE = """
-SELECT t.id, n.nspname AS schema, c.relname AS name, t.seam,
+SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.relname),
+       t.id, n.nspname AS schema, c.relname AS name, t.seam,
        CASE WHEN $2 IS NULL THEN t.snapshot_id ELSE o.snapshot_id END AS snapshot_id,
        CASE WHEN $2 IS NULL THEN t.metadata_location ELSE o.metadata_location END
            AS metadata_location,
@@ -128,19 +147,21 @@ ORDER BY a.attnum
 
 
 # Planned once per connection. What it finds is the first thing every transaction of the gateway wants to know.
-PREPARE = f"PREPARE frostline_table (bigint, bigint) AS {_TABLE}"
+PREPARE = f"PREPARE frostline_versions (bigint) AS {_VERSIONS}; PREPARE frostline_table (bigint, bigint) AS {_TABLE}"
 
 
 def question(table_id: int, operation_id: int | None = None) -> str:
     """The query whose one row `described` takes, on a connection that has run PREPARE."""
+    return f"EXECUTE frostline_versions ({int(table_id)})" if operation_id is None else _whole(table_id, operation_id)
+
+
+def _whole(table_id: int, operation_id: int | None) -> str:
     return f"EXECUTE frostline_table ({int(table_id)}, {'NULL' if operation_id is None else int(operation_id)})"
 
 
 def cold_table(connection: Connection[Any], table_id: int, operation_id: int | None = None) -> ColdTable:
     """Describe one managed table; with an operation, at the Iceberg snapshot that operation made."""
-    cursor = connection.execute(question(table_id, operation_id))
-    assert cursor.pgresult is not None
-    return described(connection, cursor.pgresult, table_id, operation_id)
+    return described(connection, _asked(connection, question(table_id, operation_id)), table_id, operation_id)
 
 
 def described(
@@ -153,11 +174,39 @@ def described(
             hint="the foreign table was left behind by an unregistered table; drop it",
             sqlstate="42P01",
         )
+    if operation_id is not None:
+        return _described(connection, answer, table_id, operation_id)[1]
     # A point look-up would spend most of its time on a description that hardly ever changes.
-    raw = tuple(answer.get_value(0, at) for at in range(answer.nfields))
+    versions = _row(answer)
+    current = _current.setdefault(connection, {})
+    known = current.get(table_id)
+    if known is not None and known[0] == versions:
+        return known[1]
+    names, table = _described(connection, _asked(connection, _whole(table_id, None)), table_id, None)
+    if names == versions[:2]:  # else renamed since the snapshot: names are always the newest, rows are not
+        current[table_id] = versions, table
+    return table
+
+
+def _asked(connection: Connection[Any], query: str) -> PGresult:
+    cursor = connection.execute(query)
+    assert cursor.pgresult is not None
+    return cursor.pgresult
+
+
+def _row(answer: PGresult) -> Row:
+    return tuple(answer.get_value(0, at) for at in range(answer.nfields))
+
+
+def _described(
+    connection: Connection[Any], answer: PGresult, table_id: int, operation_id: int | None
+) -> tuple[Row, ColdTable]:
+    """From the whole row: the names of table and delta in it, and the description."""
+    raw = _row(answer)
+    names = raw[:2]
     known = _descriptions.get(key := (*connection_key(connection), table_id, operation_id))
     if known is not None and known[0] == raw:
-        return known[1]
+        return names, known[1]
     row = {
         (answer.fname(at) or b"").decode(): None if value is None else value.decode() for at, value in enumerate(raw)
     }
@@ -169,7 +218,7 @@ def described(
     if len(_descriptions) >= _KEPT:
         _descriptions.clear()
     _descriptions[key] = raw, table
-    return table
+    return names, table
 
 
 def connection_key(connection: Connection[Any]) -> tuple[str, int, str]:
