@@ -38,6 +38,10 @@ class ColdColumn:
     deterministic: bool
     byte_ordered: bool
 
+    def __hash__(self) -> int:
+        """Looked up dozens of times a statement, mostly among columns of one table."""
+        return self.number
+
     @property
     def exact_equality(self) -> bool:
         """Whether two values are equal to Postgres exactly when their forms in the lake are equal to DuckDB."""

@@ -249,6 +249,8 @@ class Executor:
 
     def _plan_early(self, found: Statement, source: Source, parameters: Parameters) -> None:
         """Plan for the table as it was while Postgres looks up how it is; the plan is kept, and found again if so."""
+        if self.view.backing.open:
+            return
         table = self.view.last_known(source)
         if table is not None:
             with contextlib.suppress(Unknown):
@@ -260,6 +262,8 @@ class Executor:
         scan = cold_rows(self.view, source, table, translated.columns, plan.conditions)
         if scan.empty and not translated.grouped:
             return FixedRows(translated.fields)
+        if scan.rows is not None and translated.counts:
+            return FixedRows(translated.fields, [[str(scan.rows)] * len(translated.fields)])
         self._refuse_errors(translated, scan)
         query = translated.sql(scan.sql, recent=scan.recent)
         batches = Batches(self.view.cursors, self.view.canceller, query)

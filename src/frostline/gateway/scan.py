@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import duckdb
 from pyiceberg.types import NestedField
@@ -17,9 +18,11 @@ from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.engine import iceberg_scan, parquet_scan
-from frostline.lake.footers import aligned_scan
+from frostline.lake.footers import MOST_ASKED, aligned_scan
 from frostline.lake.pruning import Condition, chosen_of, wholly
 from frostline.model.types import YEAR_ONE
+
+_KEPT = 1000  # scans of one snapshot, about a kB each
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Scan:
     of: int
     delta: bool
     recent: bool = False  # no moment in it is before the year 1
+    rows: int | None = None  # exactly so many, if that is known without reading them
 
     @property
     def empty(self) -> bool:
@@ -43,9 +47,9 @@ def cold_rows(
 ) -> Scan:
     """The rows of a source that may satisfy the conditions, with the columns asked for, named c<number>."""
     # Never an empty list, and the key is read anyway.
-    wanted = _in_order({*columns, table.key})
+    wanted = _in_order(frozenset(columns), (table.key,))
     delta = view.delta(source, table)
-    merged = wanted if delta is None else _in_order({*wanted, *table.primary_key})
+    merged = wanted if delta is None else _in_order(frozenset(wanted), table.primary_key)
     lake = _lake(view, source, table, merged, conditions)
     if lake.files:
         view.metrics.add("files_total", len(lake.files))
@@ -59,31 +63,57 @@ def cold_rows(
     return Scan(merged_rows, lake.files, lake.of, delta=True)
 
 
-def _in_order(columns: Iterable[ColdColumn]) -> list[ColdColumn]:
-    return sorted(columns, key=lambda column: column.number)
+@lru_cache(maxsize=1000)
+def _in_order(columns: frozenset[ColdColumn], more: tuple[ColdColumn, ...]) -> tuple[ColdColumn, ...]:
+    return tuple(sorted({*columns, *more}, key=lambda column: column.number))
 
 
 def _lake(
-    view: View, source: Source, table: ColdTable, columns: Sequence[ColdColumn], conditions: Iterable[Condition]
+    view: View, source: Source, table: ColdTable, columns: tuple[ColdColumn, ...], conditions: Iterable[Condition]
 ) -> Scan:
     """The Iceberg rows."""
     if table.snapshot_id is None or table.metadata_location is None:
         return Scan(_nothing(columns), (), 0, delta=False)
     snapshot = files.snapshot(view.storage, table.metadata_location, table.snapshot_id)
     places = chosen_of(snapshot, pruning.in_range(table, source.range), conditions)
-    read = [snapshot.files[at] for at in places]
-    if not read:
+    if not places:
         return Scan(_nothing(columns), (), len(snapshot.files), delta=False)
+    key = (tuple(places), columns, source.range)
+    found = snapshot.kept.get(key)
+    if not isinstance(found, Scan):
+        found = _reading(view, source, table, columns, snapshot, places)
+        # Of more files not all footers may be known yet, and the next time it reads better.
+        if len(places) <= MOST_ASKED:
+            if len(snapshot.kept) >= _KEPT:
+                snapshot.kept.clear()
+            snapshot.kept[key] = found
+    return found
+
+
+def _reading(
+    view: View,
+    source: Source,
+    table: ColdTable,
+    columns: tuple[ColdColumn, ...],
+    snapshot: files.Snapshot,
+    places: list[int],
+) -> Scan:
+    read = [snapshot.files[at] for at in places]
     names = {column: _lake_name(table, column) for column in columns}
+    count = None
     if snapshot.readable(places) and all(name in snapshot.fields for name in names.values()):
         named = {column_name(c.number): snapshot.fields[name] for c, name in names.items()}
-        rows = _parquet(view, [file.path for file in read], named, _unless_inside(snapshot, places, table, source))
+        within = _unless_inside(snapshot, places, table, source)
+        rows = _parquet(view, [file.path for file in read], named, within)
+        if within is None:
+            count = sum(file.rows for file in read)
     else:
         outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
         within = range_condition(table.key, source.range, _quoted(names[table.key]))
-        rows = f"(SELECT {outputs} FROM {iceberg_scan(table.metadata_location, table.snapshot_id)} WHERE {within}) AS t"
+        scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
+        rows = f"(SELECT {outputs} FROM {scanned} WHERE {within}) AS t"
     dated = [name for column, name in names.items() if column.storage.recent is not None]
-    return Scan(rows, read, len(snapshot.files), delta=False, recent=_recent(snapshot, places, dated))
+    return Scan(rows, read, len(snapshot.files), delta=False, recent=_recent(snapshot, places, dated), rows=count)
 
 
 def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
@@ -117,7 +147,8 @@ def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable
     return range_condition(table.key, source.range, column_name(table.key.number))
 
 
-def _nothing(columns: Iterable[ColdColumn]) -> str:
+@lru_cache(maxsize=1000)
+def _nothing(columns: tuple[ColdColumn, ...]) -> str:
     empty = ", ".join(f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns)
     return f"(SELECT {empty} WHERE false) AS t"
 

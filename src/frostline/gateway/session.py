@@ -66,10 +66,10 @@ class Session:
                 return
             self.canceller.begin()
             try:
-                self._handle(kind, body)
+                answered = self._handle(kind, body)
             finally:
                 self.canceller.finish()
-            if kind in b"QS":
+            if answered:
                 self._meanwhile()
 
     def _meanwhile(self) -> None:
@@ -84,19 +84,22 @@ class Session:
             finally:
                 self.canceller.finish()
 
-    def _handle(self, kind: bytes, body: bytes) -> None:
+    def _handle(self, kind: bytes, body: bytes) -> bool:
+        """Whether the client has its whole answer now."""
         if kind == b"Q":
-            self._skipping = False
             self._guard(self._query, body)
-            self._settle()
-        elif kind == b"S":
-            self._skipping = False
-            self._settle()
+        elif kind == b"P" and self.stream.follows(messages.RUN_ONCE):
+            if not self._skipping:
+                self._guard(self._once, body)
         elif kind in self._handlers:
             if not self._skipping:
                 self._skipping = not self._guard(self._handlers[kind], body)
-        else:
+            return False
+        elif kind != b"S":
             raise ProtocolError(f"invalid message {kind!r}")
+        self._skipping = False
+        self._settle()
+        return True
 
     def _guard(self, handler: Callable[[bytes], None], body: bytes) -> bool:
         """Run a handler; a failed statement is answered, a broken protocol ends the session."""
@@ -156,6 +159,13 @@ class Session:
         self.executor.prepared[found.name] = found.sql
         self.stream.write(messages.PARSE_COMPLETE)
 
+    def _once(self, body: bytes) -> None:
+        """A statement without parameters, from Parse to Execute."""
+        self._parse(body)
+        portal = self._bound("", "", ())
+        self._describe_portal(portal)
+        self._run(portal, None)
+
     def _bind(self, body: bytes) -> None:
         found = messages.bind(body)
         if 1 in found.result_formats or 1 in found.parameter_formats:
@@ -164,14 +174,17 @@ class Session:
             values = tuple(None if value is None else value.decode() for value in found.values)
         except UnicodeDecodeError:
             raise QueryError("a parameter is not UTF-8", sqlstate="22021") from None
-        self._drop(found.portal)
-        self._portals[found.portal] = Portal(self._statement(found.statement), values)
+        self._bound(found.portal, found.statement, values)
+
+    def _bound(self, name: str, statement: str, values: tuple[str | None, ...]) -> Portal:
+        self._drop(name)
+        portal = self._portals[name] = Portal(self._statement(statement), values)
         self.stream.write(messages.BIND_COMPLETE)
+        return portal
 
     def _describe(self, body: bytes) -> None:
         found = messages.Body(body)
         what, name = found.take(1), found.string()
-        fields: Sequence[messages.Field] | None
         if what == b"S":
             text = self._statement(name)
             numbers = [int(token.text[1:]) for token in lexer.tokens(text) if token.kind == "parameter"]
@@ -180,23 +193,33 @@ class Session:
             fields, result = self.executor.describe(text, (None,) * count)
             if result is not None and result.rows is not None:
                 result.rows.close()
+            self._describe_fields(fields)
         elif name not in self._portals and name in self.executor.transaction.cursors:
-            fields = self.executor.transaction.cursors[name].fields  # a declared cursor is a portal too
+            # A declared cursor is a portal too.
+            self._describe_fields(self.executor.transaction.cursors[name].fields)
         else:
-            portal = self._portal(name)
-            fields, portal.result = self.executor.describe(portal.sql, portal.parameters)
+            self._describe_portal(self._portal(name))
+
+    def _describe_portal(self, portal: Portal) -> None:
+        fields, portal.result = self.executor.describe(portal.sql, portal.parameters)
+        self._describe_fields(fields)
+
+    def _describe_fields(self, fields: Sequence[messages.Field] | None) -> None:
         self.stream.write(messages.NO_DATA if fields is None else messages.row_description(fields))
 
     def _execute(self, body: bytes) -> None:
         found = messages.Body(body)
         portal, limit = self._portal(found.string()), found.int32()
+        self._run(portal, limit or None)
+
+    def _run(self, portal: Portal, limit: int | None) -> None:
         if not portal.sql.strip():
             self.stream.write(messages.EMPTY_QUERY)
             return
         with self.metrics.timed(_kind(portal.sql)):
             if portal.result is None:
                 portal.result = self.executor.run(portal.sql, portal.parameters)
-            self._send(portal.result, limit or None)
+            self._send(portal.result, limit)
 
     def _send(self, result: Result, limit: int | None) -> None:
         """The rows as they come, then the tag; a limited Execute may be continued."""

@@ -26,6 +26,7 @@ __all__ = ["Filter", "Parameters", "Translated", "column_name", "known_part", "t
 
 CTID = "'(0,1)'"
 TID_OID = 27
+_ALL_COUNTED = "CAST(count(*) AS VARCHAR)"
 
 
 @dataclass
@@ -58,6 +59,11 @@ class Translated:
             keys = ", ".join(f"{key} AS k{number}" for number, key in enumerate(self.computed))
             source = f"(SELECT *, {keys} FROM {source}) AS g"
         return f"SELECT {outputs} FROM {source}{self.tail}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether all it asks for is how many rows there are."""
+        return self.grouped and not self.tail and all(written == _ALL_COUNTED for written in self.outputs)
 
     def check(self, source: str) -> str | None:
         """Finds a row for which Postgres would raise an error, evaluated in whatever order; None: there is none."""

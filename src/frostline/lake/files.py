@@ -75,6 +75,7 @@ class Snapshot:
     deleted: frozenset[tuple[Any, ...]]
     plain: bool  # whether the files' own field ids say all there is to know about their columns
     periods: dict[Hashable, list[int]] = field(default_factory=dict)  # places of the files of a period
+    kept: dict[Hashable, object] = field(default_factory=dict)  # what a reader worked out from all this
     _columns: dict[int, ColumnStatistics] = field(default_factory=dict)
 
     @property

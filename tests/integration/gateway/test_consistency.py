@@ -253,3 +253,40 @@ def test_a_renamed_column_is_found(connection: psycopg.Connection[Any]) -> None:
         assert rows(connection, "SELECT id, renamed FROM events WHERE id < 10 ORDER BY id") == expected
     finally:
         connection.execute("ALTER TABLE events RENAME renamed TO t")
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "query"),
+    [
+        (
+            "ALTER TABLE {0} RENAME t TO x; ALTER TABLE {0} RENAME v TO t; ALTER TABLE {0} RENAME x TO v",
+            "ALTER TABLE {0} RENAME t TO x; ALTER TABLE {0} RENAME v TO t; ALTER TABLE {0} RENAME x TO v",
+            "SELECT id, t, v FROM {0} WHERE ts < '2026-02-01' AND t LIKE 'r%' ORDER BY id LIMIT 50",
+        ),
+        (
+            "ALTER TYPE mood RENAME TO feeling",
+            "ALTER TYPE feeling RENAME TO mood",
+            "SELECT id FROM {0} WHERE ts < '2026-02-01' AND mood::text || '' = 'sad' ORDER BY id LIMIT 50",
+        ),
+        (
+            "ALTER TABLE events RENAME TO occasions",
+            "ALTER TABLE occasions RENAME TO events",
+            "SELECT id FROM copy WHERE id IN (SELECT id FROM events_1) ORDER BY id LIMIT 50",
+        ),
+    ],
+)
+def test_a_session_follows_what_is_renamed(
+    connection: psycopg.Connection[Any], there: str, back: str, query: str
+) -> None:
+    """It knows the table already, and asks only for what has changed."""
+    for _ in range(2):
+        assert rows(connection, query.format("events")) == rows(connection, query.format("copy"))
+    for table in ("events", "copy")[: 1 + there.count("{0} ")]:
+        connection.execute(there.format(table))
+    try:
+        for _ in range(2):
+            assert rows(connection, query.format("events")) == rows(connection, query.format("copy"))
+    finally:
+        for table in ("events", "copy")[: 1 + there.count("{0} ")]:
+            connection.execute(back.format(table))
+    assert rows(connection, query.format("events")) == rows(connection, query.format("copy"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -198,3 +199,43 @@ def test_a_pinned_total_is_constant_under_transfers_and_archiving(any_world: Wor
     assert racing.done["transfer"] > 20
     moved = any_world.run("SELECT count(*) FROM public.events WHERE v <> id")
     assert moved[0][0] > 20
+
+
+def test_a_bare_count_reads_no_file_and_is_exact(any_world: World) -> None:
+    """It is known from the files' row counts, where all of their rows count and none has changed."""
+    world = any_world
+    world.run(TABLE.format("events"))
+    world.register("public.events")
+    world.archive("public.events")
+    connection = world.connect()
+
+    def count(table: str = "events_01") -> int:
+        row = connection.execute(f"SELECT count(*) FROM public.{table}").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def read() -> int:
+        found = re.search(r'queries_total\{path="duckdb"\} (\d+)', world.gateway._metrics.text())
+        return int(found[1]) if found else 0
+
+    before = read()
+    assert (count(), count("events_02"), count("events_before")) == (744, 696, 0)
+    assert read() == before
+    # A part of a file's rows has to be read.
+    ((options,),) = world.run("SELECT ftoptions FROM pg_foreign_table WHERE ftrelid = 'public.events_01'::regclass")
+    (schema,) = [option.partition("=")[2] for option in options if option.startswith("schema_name=")]
+    ((server,),) = world.run("SELECT quote_ident(srvname) FROM pg_foreign_server")
+    connection.execute(
+        f"CREATE FOREIGN TABLE public.part (id bigint, ts timestamptz, v int) SERVER {server}"
+        f" OPTIONS (schema_name '{schema}', table_name 'from 2020-01-11 00:00:00+00 to 2020-01-12 00:00:00+00')"
+    )
+    assert count("part") == 24
+    assert read() == before + 1
+    # One row is gone, one has changed, two are new.
+    for id_, op in ((1, "T"), (2, "U"), (3000, "U"), (3001, "U")):
+        connection.execute(
+            "INSERT INTO frostline_delta.events_1 (id, ts, v, _op, _seq, _prev)"
+            " VALUES (%s, timestamptz '2020-01-01' + %s * interval '1 h', 0, %s, %s, 0)",
+            (id_, id_ % 1000, op, id_),
+        )
+    assert (count(), count("events_02")) == (745, 696)

@@ -21,22 +21,22 @@ def dividend(total: str, count: str) -> str:
 
 def quotient(text: str, scale: int) -> str:
     """The average, of a sum whose last `scale` digits stand behind the point."""
-    total, count = map(int, text.split("/"))
-    weight, first = _leading(abs(total), scale)
-    count_weight, count_first = _leading(count, 0)
+    total, _, counted = text.partition("/")
+    absolute = total.lstrip("-0")
+    weight, first = _leading(absolute, scale)
+    count_weight, count_first = _leading(counted, 0)
     places = max(_SIGNIFICANT - (weight - count_weight - (first <= count_first)) * _GROUP, scale, 0)
-    scaled = abs(total) * 10 ** (places - scale)
+    scaled, count = int(absolute or "0") * 10 ** (places - scale), int(counted)
     rounded = (2 * scaled + count) // (2 * count)  # halves away from zero
     digits = str(rounded).rjust(places + 1, "0")
-    sign = "-" if total < 0 and rounded else ""
+    sign = "-" if total[0] == "-" and rounded else ""
     return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
 
 
-def _leading(absolute: int, scale: int) -> tuple[int, int]:
-    """The weight and value of the first group of four digits of absolute / 10^scale; 0 and 0 for zero."""
-    if absolute == 0:
+def _leading(digits: str, scale: int) -> tuple[int, int]:
+    """The weight and value of the first group of four digits of a number / 10^scale; 0 and 0 for zero, without any."""
+    if not digits:
         return 0, 0
-    digits = str(absolute)
     whole = len(digits) - scale  # digits before the point; zero or negative for fractions
     weight = (whole - 1) // _GROUP
     return weight, int(digits.ljust(_GROUP, "0")[: whole - weight * _GROUP])  # one to four digits

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from frostline.gateway.wire.stream import ProtocolError
 
@@ -16,8 +17,7 @@ CANCEL_REQUEST = 80877102
 PROTOCOL_3 = 3
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One column of a result."""
 
     name: str
@@ -40,12 +40,16 @@ CLOSE_COMPLETE = message(b"3")
 NO_DATA = message(b"n")
 EMPTY_QUERY = message(b"I")
 PORTAL_SUSPENDED = message(b"s")
+# What libpq sends behind the Parse of a statement without parameters, always the same: Bind, Describe and Execute of
+# the unnamed statement in the unnamed portal, and Sync.
+RUN_ONCE = message(b"B", bytes(6) + b"\0\1\0\0") + message(b"D", b"P\0") + message(b"E", bytes(5)) + message(b"S")
 
 
 def ready(status: bytes) -> bytes:
     return message(b"Z", status)
 
 
+@lru_cache(maxsize=200)
 def complete(tag: str) -> bytes:
     return message(b"C", text(tag))
 

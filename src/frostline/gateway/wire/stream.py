@@ -54,6 +54,13 @@ class Stream:
         del self._in[: length + 1]
         return kind, body
 
+    def follows(self, data: bytes) -> bool:
+        """Take exactly these bytes, if they have arrived and are next."""
+        if not self._in.startswith(data):
+            return False
+        del self._in[: len(data)]
+        return True
+
     def secure(self, context: ssl.SSLContext) -> None:
         """Go on under TLS. Whatever came in the clear behind the request may be somebody else's."""
         if self._in:
