@@ -37,6 +37,7 @@ class ColdColumn:
     collation: tuple[str, str] | None
     deterministic: bool
     byte_ordered: bool
+    generated: str = ""  # '' | 's'tored | 'v'irtual
 
     def __hash__(self) -> int:
         """Looked up dozens of times a statement, mostly among columns of one table."""
@@ -62,6 +63,7 @@ class ColdTable:
     key: ColdColumn
     primary_key: tuple[ColdColumn, ...]
     columns: Mapping[str, ColdColumn]
+    upserts: bool = False  # an INSERT of a key that is there replaces the row
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -95,7 +97,7 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
        CASE WHEN $2 IS NULL THEN t.metadata_location ELSE o.metadata_location END
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
-       $2 IS NULL OR o.id IS NOT NULL AS found,
+       $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates,
        array_to_json(ARRAY(SELECT ha.attname::text
              FROM pg_catalog.pg_index i
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
@@ -121,6 +123,7 @@ WHERE t.id = $1
 
 _COLUMNS = """
 SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
+       a.attgenerated::text,
        base.typname, base.typmod, base.builtin, base.typtype, ty.typtype = 'd' AS domain, fc.lake_name,
        con.nspname AS collation_schema, co.collname AS collation_name,
        coalesce(co.collisdeterministic, true) AS deterministic,
@@ -246,6 +249,7 @@ def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTabl
         key=next(column for column in columns if column.number == key),
         primary_key=tuple(by_name[name] for name in json.loads(row["primary_key"] or "[]")),
         columns=by_name,
+        upserts=row["cold_duplicates"] == "upsert",
     )
 
 
@@ -265,4 +269,5 @@ def _column(row: Mapping[str, Any]) -> ColdColumn:
         collation=(row["collation_schema"], collation) if collation else None,
         deterministic=row["deterministic"],
         byte_ordered=row["provider"] == "b" or (row["provider"] == "c" and row["locale"] in _BYTE_ORDERED),
+        generated=row["attgenerated"],
     )

@@ -8,7 +8,13 @@ GATEWAY_USER = "frostline"
 LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
 # The CHECKs that let Postgres attach a leaf without scanning it.
 LOWER_CHECK, UPPER_CHECK = "frostline_bound", "frostline_upper"
+HELD_SCHEMA = "frostline held"  # the foreign table of versions that a gateway holds; its name is the table's id
 DELTA_COLUMNS = ("_op", "_seq", "_prev")
 # Advisory locks, each with a table's id.
 LAKE_WRITER = 734_621_502  # of a session: one lake writer per table at a time
 FENCE = 734_621_503  # of a transaction: shared by cold writers, exclusive for whoever moves the table's snapshot
+
+
+def server_schema(table_id: int) -> str:
+    """What foreign tables carry as schema_name; the gateway reads the id from it."""
+    return f"table {table_id}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
+from frostline.catalog.names import server_schema
 from frostline.errors import DatabaseError, RefusedError
 from frostline.model.bounds import Bound, parse_bound
 from frostline.model.tables import Table
@@ -42,8 +43,7 @@ class Managed:
 
     @property
     def server_schema(self) -> str:
-        """What foreign tables carry as schema_name; the gateway reads the id from it."""
-        return f"table {self.id}"
+        return server_schema(self.id)
 
 
 def require(connection: Connection) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frostline.errors import QueryError
+from frostline.gateway import versions
 from frostline.gateway.explain import explain
 from frostline.gateway.lexer import Token
 from frostline.gateway.rows import FixedRows
@@ -73,4 +74,4 @@ def _pin(view: View, snapshot: str) -> str:
     return snapshot
 
 
-_CALLS: dict[str, Callable[[View, str], str]] = {"pin": _pin, "explain": explain}
+_CALLS: dict[str, Callable[[View, str], str]] = {"pin": _pin, "explain": explain, "collected": versions.stored}

@@ -15,6 +15,7 @@ from frostline.gateway.wire import messages
 MAX_BUFFER = 256 * 1024 * 1024
 # Below this Arrow's cost per call is more than Python's per value: a row of a point look-up takes 10 us, not 500.
 FEW_VALUES = 300
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _HEAD = np.dtype([("kind", "S1"), ("length", ">i4"), ("columns", ">i2")])
 
 
@@ -39,6 +40,16 @@ def copy_lines(batch: pa.RecordBatch) -> Iterator[memoryview]:
         columns = [_copy_text(column) for column in piece.columns]
         line = pc.binary_join_element_wise(*columns, "\t")
         yield _buffer(pc.binary_join_element_wise(line, "", "\n").cast(pa.binary()))
+
+
+def copy_value(value: str | None) -> str:
+    """One value in COPY's text format."""
+    if value is None:
+        return "\\N"
+    for raw, written in _ESCAPES:
+        if raw in value:
+            value = value.replace(raw, written)
+    return value
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -75,7 +86,7 @@ def _fixed(values: Any) -> Any:
 
 
 def _copy_text(column: Any) -> Any:
-    for raw, written in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+    for raw, written in _ESCAPES:
         column = pc.replace_substring(column, raw, written)
     return pc.fill_null(column, "\\N")
 

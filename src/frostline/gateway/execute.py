@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import calls, fallback, lexer, statements, statistics, writes
+from frostline.gateway import calls, changes, fallback, lexer, statements, statistics, versions, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Source, references
+from frostline.gateway.names import Reference, Source, held_table, references
 from frostline.gateway.parsed import planned
 from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
 from frostline.gateway.scan import Scan, cold_rows
@@ -63,8 +63,8 @@ class Executor:
             "close": self._close,
             "deallocate": self._deallocate,
             "select": self._select,
-            "update": self._write,
-            "delete": self._write,
+            "update": self._modify,
+            "delete": self._modify,
             "insert": self._insert,
             "truncate": self._truncate,
         }
@@ -101,7 +101,9 @@ class Executor:
             return (result.rows.fields if result.rows is not None else None), result
         if tokens and tokens[0].word("fetch"):
             return self.transaction.cursor(tokens[-1].text).fields, None
-        return writes.returned(text, tokens), None
+        if tokens and tokens[0].word("insert", "update", "delete"):
+            return writes.described(text, tokens), None
+        return None, None
 
     def settle(self) -> None:
         """After a statement outside a transaction block nothing is kept."""
@@ -126,25 +128,28 @@ class Executor:
         self.view.backing.close()
 
     def _begin(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
-        self.transaction.begin()
+        self.transaction.begin(serializable=any(token.word("serializable") for token in tokens))
         # Postgres works on it while the client reads our answer.
         self.view.anticipate()
         return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
 
     def _commit(self, *_: object) -> Result:
         tag = "ROLLBACK" if self.transaction.status == FAILED else "COMMIT"
+        if tag == "COMMIT":
+            versions.refuse_uncollected(self.view)
         self._end()
         return Result(tag)
 
     def _rollback(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         if len(tokens) > 1 and any(token.word("to") for token in tokens[1:3]):
-            self.transaction.rollback_to(tokens[-1].text)
+            self.view.restore(self.transaction.rollback_to(tokens[-1].text))
         else:
             self._end()
         return Result("ROLLBACK")
 
     def _savepoint(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
-        self.transaction.savepoint(tokens[-1].text)
+        self.view.mark()
+        self.transaction.savepoint(tokens[-1].text, self.view.written)
         return Result("SAVEPOINT")
 
     def _release(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
@@ -227,6 +232,9 @@ class Executor:
         if call is not None:
             return calls.answer(self.view, call)
         if not found.references:
+            held = held_table(found.tokens)
+            if held is not None:
+                return versions.held(self.view, held[0], found.text, found.tokens, held[1])
             return self._size(found.tokens)
         if len(found.references) == 1:
             self._plan_early(found, found.references[0].source, parameters)
@@ -283,43 +291,46 @@ class Executor:
             raise Unknown("a row that makes Postgres raise an error")
 
     def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
-        return self.view.pin(sources, may_restart=not self.transaction.cursors, rescan=self._rescan)
+        self.view.reading = bool(self.transaction.cursors)
+        return self.view.pin(sources, may_restart=not self.view.reading, rescan=self._rescan)
 
-    def _write(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
-        """An UPDATE or DELETE that selects no cold row is done; any other is refused."""
-        source, table = self._target(tokens)
-        write = writes.pushed(text, tokens)
-        if write is None:
-            raise writes.refusal(table, source, "a row")
-        count = _single(self.rows(statements.statement(write.count, lexer.tokens(write.count)), parameters))
-        if count:
-            raise writes.refusal(table, source, f"{count} row{'s match' if count != 1 else ' matches'}")
-        rows = None if write.returning is None else FixedRows(write.returning)
-        return Result(f"{write.verb} 0", rows)
+    def _modify(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
+        statement = writes.modify(text, tokens)
+        tables = self._to_write([statement.target, *statement.others])
+        done = changes.modify(self.view, statement, tables, parameters)
+        return self._done(f"{statement.verb} {done.count}", done)
 
-    def _insert(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
-        source, table = self._target(tokens)
-        raise writes.refusal(table, source, "a new row")
+    def _insert(self, text: str, _tokens: Tokens, parameters: Parameters) -> Result:
+        statement = writes.insert(text)
+        table = self._to_write([statement.target])[statement.target.source]
+        done = changes.insert(self.view, statement, table, parameters)
+        return self._done(f"INSERT 0 {done.count}", done)
+
+    def _done(self, tag: str, done: changes.Done) -> Result:
+        self.view.metrics.add("rows_written_total", done.count)
+        return Result(tag, done.rows)
+
+    def _to_write(self, found: Sequence[Reference]) -> dict[Source, ColdTable]:
+        """The tables of a write's sources, the first being the one it writes."""
+        if self.transaction.status != ACTIVE:
+            raise QueryError("cold rows are changed inside a transaction of postgres_fdw only", sqlstate="25P01")
+        tables = self._pin([reference.source for reference in found])
+        if self.transaction.serializable:
+            raise QueryError(
+                f"cold rows of {tables[found[0].source]} cannot be changed in a SERIALIZABLE transaction",
+                hint="nothing was changed; REPEATABLE READ finds every conflict between writers",
+                sqlstate="0A000",
+            )
+        return tables
 
     def _truncate(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
-        source, table = self._target(tokens)
-        raise writes.refusal(table, source, "TRUNCATE of the rows")
-
-    def _target(self, tokens: Sequence[Token]) -> tuple[Source, ColdTable]:
         found = references(tokens)
-        if not found:
-            raise QueryError("the gateway only answers about cold tables", sqlstate="0A000")
         tables = self._pin([reference.source for reference in found])
-        return found[0].source, tables[found[0].source]
-
-
-def _single(rows: Rows) -> int:
-    """The one number a counting SELECT returns."""
-    try:
-        row = b"".join(bytes(piece) for piece, _ in rows.take(1))
-    finally:
-        rows.close()
-    return int(row[11:])  # kind, length, column count, value length
+        raise QueryError(
+            f"cold rows of {next(iter(tables.values()), 'this table')} cannot be truncated",
+            hint="nothing was changed; DELETE removes them",
+            sqlstate="0A000",
+        )
 
 
 def _syntax(tokens: Sequence[Token]) -> QueryError:

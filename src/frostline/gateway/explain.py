@@ -38,8 +38,9 @@ def explain(view: View, text: str) -> str:
     tokens = lexer.tokens(text)
     verb = tokens[0].text.upper() if tokens else ""
     if verb in ("UPDATE", "DELETE"):
-        write = writes.pushed(text, tokens)
-        return json.dumps({**_reading(view, write.count if write else text), "engine": f"a cold {verb}"})
+        write = writes.modify(text, tokens)
+        asked = text if write.by_ctid or write.others else write.select
+        return json.dumps({**_reading(view, asked), "engine": f"a cold {verb}"})
     if verb == "INSERT":
         return json.dumps({"engine": "a cold INSERT"})
     return json.dumps(_reading(view, text))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode, lexer, pruning
+from frostline.gateway.candidates import candidates
 from frostline.gateway.clauses import cut
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Source
+from frostline.gateway.names import Reference, Source
 from frostline.gateway.rows import Batches, PostgresRows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.statements import Statement
@@ -21,6 +23,7 @@ from frostline.gateway.view import TempTable, View
 from frostline.lake.pruning import Condition
 
 _numbers = itertools.count(1)
+_ALIAS = re.compile(r"r\d+")  # as postgres_fdw calls them
 
 
 def evaluate(
@@ -32,22 +35,59 @@ def evaluate(
     """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
     text, tokens, found = statement.text, statement.tokens, statement.references
     changes = [(0, tokens[0].start, "")]
+    to_change = _to_change(statement)
     for reference in found:
         table = tables[reference.source]
-        narrowed, files = _narrowed(text, tokens, table, parameters) if len(found) == 1 else (Filter(), ())
-        name = _loaded(view, reference.source, table, _mentioned(tokens, table), narrowed, files)
-        changes.append((reference.start, reference.end, f'pg_temp."{name}"'))
+        known = narrowed(text, tokens, table, parameters) if len(found) == 1 else (Filter(), ())
+        if reference in to_change:
+            rows = _versions(view, reference.source, table, *known)
+            rows += " AS t" if _alias(statement, reference) is None else ""
+        else:
+            rows = _named(_loaded(view, reference.source, table, _mentioned(tokens, table), *known))
+        changes.append((reference.start, reference.end, rows))
     changes += _locks(tokens)
-    return PostgresRows(view.backing, lexer.splice(text, changes), _typed(tokens, parameters))
+    text = lexer.splice(text, changes)
+    return PostgresRows(view.backing, text, typed(tokens, parameters), scroll=bool(to_change))
 
 
-def _typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | None]:
+def whole(view: View, source: Source, tables: Mapping[Source, ColdTable]) -> str:
+    """A temporary table with all rows of a source, for a statement that reads it beside what it changes."""
+    table = tables[source]
+    return _named(_loaded(view, source, table, frozenset(table.columns.values()), Filter(), ()))
+
+
+def _named(name: str) -> str:
+    return f'pg_temp."{name}"'
+
+
+def _to_change(statement: Statement) -> list[Reference]:
+    """The sources whose rows are asked for by ctid: a row that is named is going to be changed."""
+    tokens = statement.tokens
+    places = [at for at, token in enumerate(tokens) if token.word("ctid")]
+    asked = {tokens[at - 2].text if tokens[at - 1].text == "." else None for at in places}
+    return [reference for reference in statement.references if _alias(statement, reference) in asked]
+
+
+def _alias(statement: Statement, reference: Reference) -> str | None:
+    following = next((token for token in statement.tokens if token.start >= reference.end), None)
+    return following.text if following is not None and _ALIAS.fullmatch(following.text) else None
+
+
+def _versions(view: View, source: Source, table: ColdTable, narrowed: Filter, files: tuple[Condition, ...]) -> str:
+    """The rows of a source on the bench."""
+    bench = view.bench(table)
+    load = candidates(view, source, table, narrowed, files)
+    number = "NULL" if load is None else load
+    return f'(SELECT ctid, * FROM {bench.work.as_string(None)} WHERE "!load" = {number})'
+
+
+def typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | None]:
     """Postgres wants a type for every parameter; one that is not mentioned (any more) gets a number's."""
     mentioned = {token.text for token in tokens if token.kind == "parameter"}
     return [value if f"${number}" in mentioned else 0 for number, value in enumerate(parameters, 1)]
 
 
-def _narrowed(
+def narrowed(
     text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters
 ) -> tuple[Filter, tuple[Condition, ...]]:
     """What DuckDB filters by, and what tells which files to read."""
@@ -68,7 +108,7 @@ def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColum
     """Every column that could be meant by a name in the text, all of them for a whole row."""
     for before, token in itertools.pairwise(tokens):
         if token.text == "*" and (before.text in (".", ",") or before.word("select")):
-            return frozenset(table.columns.values())
+            return frozenset(column for column in table.columns.values() if column.generated != "v")
     names = {token.text for token in tokens if token.kind in ("word", "quoted")}
     return frozenset(column for name, column in table.columns.items() if name in names) | {table.key}
 

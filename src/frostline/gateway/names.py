@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from frostline.catalog.names import HELD_SCHEMA
 from frostline.errors import QueryError
 from frostline.gateway.lexer import Token
 from frostline.model.bounds import Range, parse_range
@@ -61,6 +62,14 @@ def parse_source(schema: str, table: str) -> Source | None:
         raise QueryError(f'relation "{schema}"."{table}" does not exist', sqlstate="42P01") from None
     operation = int(match["operation"]) if match["operation"] else None
     return Source(int(match["table"]), found, operation, match["snapshot"], match["lake"] is not None)
+
+
+def held_table(tokens: Sequence[Token]) -> tuple[int, tuple[int, int]] | None:
+    """The table whose held versions a statement asks for, and where in the text it says so."""
+    for first, dot, second in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if first.kind == "quoted" and first.text == HELD_SCHEMA and dot.text == "." and second.text.isdecimal():
+            return int(second.text), (first.start, second.end)
+    return None
 
 
 def references(tokens: Sequence[Token]) -> list[Reference]:

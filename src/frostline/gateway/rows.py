@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import duckdb
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.pq.abc import PGresult
 
 from frostline.errors import QueryError
 from frostline.gateway import encode
@@ -93,9 +94,14 @@ class Cursors:
 class Batches:
     """Record batches of one DuckDB query, streamed; its own connection, so that results do not disturb each other."""
 
-    def __init__(self, cursors: Cursors, canceller: Canceller, query: str) -> None:
+    def __init__(
+        self, cursors: Cursors, canceller: Canceller, query: str, given: Mapping[str, pa.Table] | None = None
+    ) -> None:
         self._cursors = cursors
         self._cursor = cursors.take()
+        self._given = given or {}  # tables the query reads, by name
+        for name, table in self._given.items():
+            self._cursor.register(name, table)
         self._canceller = canceller
         self._query = query
         self._reader: pa.RecordBatchReader | None = None
@@ -118,6 +124,8 @@ class Batches:
     def close(self) -> None:
         if not self._closed:
             self._closed, self._reader = True, None
+            for name in self._given:
+                self._cursor.unregister(name)
             self._cursors.give_back(self._cursor)
 
 
@@ -208,13 +216,47 @@ def _pieces(part: pa.RecordBatch) -> Iterator[Piece]:
     yield b"", part.num_rows
 
 
-class PostgresRows(Rows):
-    """Rows of a statement Postgres evaluates on the backing connection, through a cursor there."""
+class TakenRows(Rows):
+    """A result Postgres has given whole; None: nothing."""
 
     path = "postgres"
 
-    def __init__(self, backing: Backing, statement: str, parameters: Sequence[str | int | None]) -> None:
+    def __init__(self, fields: Sequence[Field], result: PGresult | None) -> None:
+        self.fields = fields
+        self._result = result
+        self._at = 0
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        total = 0 if self._result is None else self._result.ntuples
+        end = total if wanted is None else min(self._at + wanted, total)
+        while self._at < end and self._result is not None:
+            stop = min(self._at + BATCH_ROWS, end)
+            yield _messages(self._result, range(self._at, stop)), stop - self._at
+            self._at = stop
+
+    def restart(self) -> None:
+        self._at = 0
+
+
+def _messages(result: PGresult, rows: Iterable[int]) -> bytes:
+    columns = range(result.nfields)
+    return b"".join(messages.data_row([result.get_value(row, c) for c in columns]) for row in rows)
+
+
+class PostgresRows(Rows):
+    """Rows of a statement Postgres evaluates on the backing connection, through a cursor there.
+
+    The cursor sees what was there when it was opened. One that is read from its start again must be told so, for a
+    statement can change the very rows it reads.
+    """
+
+    path = "postgres"
+
+    def __init__(
+        self, backing: Backing, statement: str, parameters: Sequence[str | int | None], *, scroll: bool = False
+    ) -> None:
         self._backing = backing
+        self._scroll = scroll
         self._statement = statement
         self._parameters = parameters
         self._name = sql.Identifier(f"frostline_{next(_numbers)}")
@@ -229,14 +271,16 @@ class PostgresRows(Rows):
         while wanted is None or wanted > 0:
             size = BATCH_ROWS if wanted is None else min(wanted, BATCH_ROWS)
             result, count = self._fetch(size)
-            columns = range(result.nfields)
-            rows = [messages.data_row([result.get_value(row, c) for c in columns]) for row in range(count)]
-            yield b"".join(rows), count
+            yield _messages(result, range(count)), count
             if count < size:
                 return
             wanted = None if wanted is None else wanted - count
 
     def restart(self) -> None:
+        if self._scroll:
+            with self._backing.savepoint() as connection:
+                connection.execute(sql.SQL("MOVE ABSOLUTE 0 FROM {}").format(self._name))
+            return
         self.close()
         self._declare()
 
@@ -247,7 +291,8 @@ class PostgresRows(Rows):
 
     def _declare(self) -> None:
         with self._backing.savepoint() as connection:
-            declare = sql.SQL("DECLARE {} NO SCROLL CURSOR FOR ").format(self._name).as_bytes(connection)
+            kind = sql.SQL("SCROLL" if self._scroll else "NO SCROLL")
+            declare = sql.SQL("DECLARE {} {} CURSOR FOR ").format(self._name, kind).as_bytes(connection)
             cursor = psycopg.RawCursor(connection)
             cursor.execute(declare + self._statement.encode(), self._parameters or None)
 

@@ -35,6 +35,7 @@ class Scan:
     delta: bool
     recent: bool = False  # no moment in it is before the year 1
     rows: int | None = None  # exactly so many, if that is known without reading them
+    version: str = "0"  # an expression: which version a row is
 
     @property
     def empty(self) -> bool:
@@ -43,7 +44,13 @@ class Scan:
 
 
 def cold_rows(
-    view: View, source: Source, table: ColdTable, columns: Collection[ColdColumn], conditions: Iterable[Condition] = ()
+    view: View,
+    source: Source,
+    table: ColdTable,
+    columns: Collection[ColdColumn],
+    conditions: Iterable[Condition] = (),
+    *,
+    versions: bool = False,
 ) -> Scan:
     """The rows of a source that may satisfy the conditions, with the columns asked for, named c<number>."""
     # Never an empty list, and the key is read anyway.
@@ -58,9 +65,10 @@ def cold_rows(
         return lake
     names = ", ".join(column_name(column.number) for column in wanted)
     same = " AND ".join(f"t.{name} = d.{name}" for name in (column_name(c.number) for c in table.primary_key))
-    untouched = f"SELECT {names} FROM {lake.sql} ANTI JOIN {delta} AS d ON ({same})"
-    merged_rows = f"({untouched} UNION ALL SELECT {names} FROM {delta} WHERE op = 'U') AS t"
-    return Scan(merged_rows, lake.files, lake.of, delta=True)
+    old, new = (", 0 AS version", ", seq AS version") if versions else ("", "")
+    untouched = f"SELECT {names}{old} FROM {lake.sql} ANTI JOIN {delta} AS d ON ({same})"
+    merged_rows = f"({untouched} UNION ALL SELECT {names}{new} FROM {delta} WHERE op = 'U') AS t"
+    return Scan(merged_rows, lake.files, lake.of, delta=True, version="version" if versions else "0")
 
 
 @lru_cache(maxsize=1000)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from frostline.errors import QueryError
+from frostline.gateway.bench import Written
 from frostline.gateway.rows import Rows
 
 IDLE, ACTIVE, FAILED = b"I", b"T", b"E"
@@ -14,6 +16,7 @@ IDLE, ACTIVE, FAILED = b"I", b"T", b"E"
 class Savepoint:
     name: str
     cursors: frozenset[str]
+    written: dict[int, Written]  # by table, so far
 
 
 @dataclass
@@ -21,12 +24,13 @@ class Transaction:
     """What a client's BEGIN, SAVEPOINT and DECLARE made, until COMMIT or ROLLBACK."""
 
     status: bytes = IDLE
+    serializable: bool = False
     cursors: dict[str, Rows] = field(default_factory=dict)
     savepoints: list[Savepoint] = field(default_factory=list)
     declared: set[str] = field(default_factory=set)  # lately; postgres_fdw uses a name again only when it scans again
 
-    def begin(self) -> None:
-        self.status = ACTIVE
+    def begin(self, *, serializable: bool = False) -> None:
+        self.status, self.serializable = ACTIVE, serializable
 
     def fail(self) -> None:
         """After an error only a rollback is possible."""
@@ -39,17 +43,18 @@ class Transaction:
         self.declared.clear()
         self.status = IDLE
 
-    def savepoint(self, name: str) -> None:
+    def savepoint(self, name: str, written: Mapping[int, Written] | None = None) -> None:
         self._needed("SAVEPOINT")
-        self.savepoints.append(Savepoint(name, frozenset(self.cursors)))
+        self.savepoints.append(Savepoint(name, frozenset(self.cursors), dict(written or {})))
 
-    def rollback_to(self, name: str) -> None:
-        """Back to the savepoint, which stays; cursors opened since are gone."""
+    def rollback_to(self, name: str) -> dict[int, Written]:
+        """Back to the savepoint, which stays, and to what was written then; cursors opened since are gone."""
         self._needed("ROLLBACK TO SAVEPOINT")
         at = self._find(name)
         self._close(set(self.cursors) - self.savepoints[at].cursors)
         del self.savepoints[at + 1 :]
         self.status = ACTIVE
+        return dict(self.savepoints[at].written)
 
     def release(self, name: str) -> None:
         self._needed("RELEASE SAVEPOINT")

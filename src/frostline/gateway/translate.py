@@ -24,8 +24,6 @@ from frostline.gateway.wire.messages import Field
 
 __all__ = ["Filter", "Parameters", "Translated", "column_name", "known_part", "translate"]
 
-CTID = "'(0,1)'"
-TID_OID = 27
 _ALL_COUNTED = "CAST(count(*) AS VARCHAR)"
 
 
@@ -223,8 +221,6 @@ def _output(node: Node, emitter: Emitter) -> Output:
             raise Unknown("a constant in the select list")
         average = value.type.scale if value.type.name == "average" else None
         return replace(_same(output.field(node, value), output.text(value)), average=average)
-    if node.name == "ctid" and "ctid" not in emitter.table.columns and not isinstance(emitter, Grouped):
-        return _same(Field("ctid", TID_OID), CTID)
     column = emitter.column(node)
     name, storage = column_name(column.number), column.storage
     text = output.text(Value(name, BOOLEAN)) if column.typname == "bool" else storage.text.replace("{c}", name)

@@ -24,6 +24,7 @@ from frostline.catalog.cold import ColdColumn, ColdTable, cold_table, described,
 from frostline.catalog.pins import Snapshot
 from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
+from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
@@ -35,6 +36,7 @@ from frostline.lake.storage import Storage
 
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
+_NOTHING = Written()
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class View:
     origin: Origin
     metrics: Metrics
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
+    benches: dict[int, Bench] = field(default_factory=dict)  # by table
+    written: dict[int, Written] = field(default_factory=dict)  # by table
+    reading: bool = False  # cursors are open
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[Source, str | None] = field(default_factory=dict)
     _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
@@ -68,9 +73,13 @@ class View:
     _known: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)  # also from transactions before
     _last: tuple[int, int | None] | None = None  # the first table that the last transaction read
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
+    _superseded: list[str] = field(default_factory=list)  # DuckDB tables that open cursors may still read
+    _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
+    _number: int = 0
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
+        may_restart = may_restart and not self.written
         if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
             self.end()
         try:
@@ -111,6 +120,70 @@ class View:
             raise
         self._fixed = True
 
+    def bench(self, table: ColdTable) -> Bench:
+        """Where writes of a table are worked out."""
+        if table.id not in self.benches:
+            made = Bench(self.backing, table)
+            with self.backing.savepoint() as connection:
+                made.make(connection)
+            self.benches[table.id] = made
+        return self.benches[table.id]
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def written_of(self, table_id: int) -> Written:
+        return self.written.get(table_id, _NOTHING)
+
+    def note(self, table: ColdTable, verb: str, source: Source, *, alone: bool = False) -> Write:
+        """A write begins, or goes on; one that stands alone does neither with others."""
+        last = self._going_on.get(table.id)
+        if last is not None and not alone and (last.verb, last.source) == (verb, source):
+            return last
+        made = Write(self.next_number(), verb, source)
+        before = self.written_of(table.id)
+        self.written[table.id] = Written((*before.writes, made), (*before.held, made), before.batches)
+        self._going_on.pop(table.id, None)
+        if not alone:
+            self._going_on[table.id] = made
+        return made
+
+    def mark(self) -> None:
+        """What is written from now on may be undone without what was written before."""
+        self._going_on.clear()
+
+    def store(self, table_id: int, written: Written) -> None:
+        """A batch is the client's."""
+        self.written[table_id] = written
+        self._look_again()
+
+    def restore(self, written: dict[int, Written]) -> None:
+        """Only this was written."""
+        if written != self.written:
+            self.written = written
+            self._look_again()
+        self.mark()
+
+    def _look_again(self) -> None:
+        """What this transaction sees of cold rows is not what it was."""
+        self.mark()
+        self._superseded += filter(None, self._deltas.values())
+        for kept in (self._deltas, self.temp_tables):
+            kept.clear()
+
+    def version_rows(self, table: ColdTable) -> sql.Composable:
+        """Versions of the delta and of this transaction, as a table expression."""
+        columns = [column for column in table.columns.values() if column.lake_name is not None]
+        outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in columns), sql.SQL("_op, _seq")])
+        delta = sql.Identifier(*table.delta)
+        batches = self.written_of(table.id).batches
+        if not batches:
+            return delta
+        return sql.SQL("(SELECT {o} FROM {} UNION ALL SELECT {o} FROM {} WHERE _batch = ANY ({}::int[]))").format(
+            delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
+        )
+
     def delta(self, source: Source, table: ColdTable) -> str | None:
         """The DuckDB table with the newest version of every key the delta has in the range; None: it has none."""
         if source.lake_only:
@@ -121,9 +194,7 @@ class View:
 
     def delta_rows(self, source: Source, table: ColdTable) -> int:
         """How many versions the delta has in the range."""
-        query = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(
-            sql.Identifier(*table.delta), _in_range(source, table)
-        )
+        query = sql.SQL("SELECT count(*) FROM {} v WHERE {}").format(self.version_rows(table), in_range(source, table))
         with self.backing.running():
             row = self.backing.connection.execute(query).fetchone()
         return int(row[0]) if row else 0
@@ -135,11 +206,13 @@ class View:
 
     def forget(self) -> None:
         """Give back all but the transaction."""
-        for name in filter(None, self._deltas.values()):
+        for name in (*filter(None, self._deltas.values()), *self._superseded):
             with self.engine.cursor() as cursor:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
-        for kept in (self.temp_tables, self._tables, self._deltas, self._changed):
+        for kept in (self.temp_tables, self._tables, self._deltas, self._changed, self.benches, self.written):
             kept.clear()
+        self._superseded.clear()
+        self._going_on.clear()
         self._read = self._fixed = False
         while self._held:
             self.pins.release(self._held.pop())
@@ -211,7 +284,8 @@ class View:
         # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
         if table.id not in self._changed:
             self._changed[table.id] = self._probe(table)
-        return self._changed[table.id] and self._exists(table, _in_range(source, table))
+        changed = self._changed[table.id] or bool(self.written_of(table.id).batches)
+        return changed and self._exists(table, in_range(source, table))
 
     def _probe(self, table: ColdTable) -> bool:
         """Whether the delta has any rows; from now on that is asked along with the first question."""
@@ -224,7 +298,7 @@ class View:
         return bool(row and row[0])
 
     def _exists(self, table: ColdTable, condition: sql.Composable) -> bool:
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(sql.Identifier(*table.delta), condition)
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} v WHERE {})").format(self.version_rows(table), condition)
         with self.backing.running():
             row = self.backing.connection.execute(query).fetchone()
         return bool(row and row[0])
@@ -238,16 +312,17 @@ class View:
         name = f"delta_{next(_numbers)}"
         with self.engine.cursor() as target:
             loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
-            target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(loads)}, NULL::VARCHAR AS op WHERE false")
-            self._copy_delta(target, name, columns, _newest(source, table, columns))
+            loads += ["NULL::VARCHAR AS op", "NULL::BIGINT AS seq"]
+            target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(loads)} WHERE false")
+            self._copy_delta(target, name, columns, _newest(source, table, columns, self.version_rows(table)))
         return name
 
     def _copy_delta(
         self, target: duckdb.DuckDBPyConnection, name: str, columns: Sequence[ColdColumn], query: sql.Composed
     ) -> None:
         """Every value crosses as text and is turned into the lake's type, so nothing is lost on the way."""
-        names = [*(column_name(column.number) for column in columns), "op"]
-        loads = [*(c.storage.load.replace("{c}", column_name(c.number)) for c in columns), "op"]
+        names = [*(column_name(column.number) for column in columns), "op", "seq"]
+        loads = [*(c.storage.load.replace("{c}", column_name(c.number)) for c in columns), "op", "CAST(seq AS BIGINT)"]
         schema = pa.schema([(n, pa.string()) for n in names])
         with self.backing.running(), psycopg.ServerCursor(self.backing.connection, name) as rows:
             rows.execute(query)
@@ -267,7 +342,7 @@ def _hot(source: Source, table: ColdTable) -> bool:
     return source.operation is None and not source.range.below(table.seam)
 
 
-def _in_range(source: Source, table: ColdTable) -> sql.Composable:
+def in_range(source: Source, table: ColdTable) -> sql.Composable:
     key, typename = sql.Identifier(table.key.name), sql.SQL(table.key.type)
     parts = [
         sql.SQL("{} {} {}::{}").format(key, sql.SQL(operator), sql.Literal(bound.text), typename)
@@ -277,13 +352,15 @@ def _in_range(source: Source, table: ColdTable) -> sql.Composable:
     return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
 
 
-def _newest(source: Source, table: ColdTable, columns: Sequence[ColdColumn]) -> sql.Composed:
+def exported(column: ColdColumn, relation: str) -> sql.Composed:
+    """A column's value in the form that the lake's is made from."""
+    before, _, after = column.storage.export.partition("{c}")
+    return sql.SQL("({}{}{})::text").format(sql.SQL(before), sql.Identifier(relation, column.name), sql.SQL(after))
+
+
+def _newest(source: Source, table: ColdTable, columns: Sequence[ColdColumn], versions: sql.Composable) -> sql.Composed:
     key = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.primary_key)
-    exports = []
-    for column in columns:
-        before, _, after = column.storage.export.partition("{c}")
-        parts = sql.SQL(before), sql.Identifier(column.name), sql.SQL(after)
-        exports.append(sql.SQL("({}{}{})::text").format(*parts))
-    return sql.SQL("SELECT DISTINCT ON ({}) {}, _op::text FROM {} WHERE {} ORDER BY {}, _seq DESC").format(
-        key, sql.SQL(", ").join(exports), sql.Identifier(*table.delta), _in_range(source, table), key
-    )
+    exports = sql.SQL(", ").join(exported(column, "v") for column in columns)
+    return sql.SQL(
+        "SELECT DISTINCT ON ({}) {}, v._op::text, v._seq::text FROM {} v WHERE {} ORDER BY {}, v._seq DESC"
+    ).format(key, exports, versions, in_range(source, table), key)

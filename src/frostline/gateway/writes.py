@@ -1,72 +1,144 @@
-"""Writes that reach cold rows: refused for now, before anything is changed; one that finds no row passes."""
+"""INSERT, UPDATE and DELETE as postgres_fdw writes them, taken apart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import lexer
+from frostline.gateway.clauses import split
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Source
+from frostline.gateway.names import Reference, references
 from frostline.gateway.wire.messages import Field
 
 _CLAUSES = ("set", "from", "using", "where", "returning")
 
 
 @dataclass(frozen=True)
-class Write:
-    """An UPDATE or DELETE pushed whole: the SELECT that counts its rows, and what it would return."""
+class Modify:
+    """An UPDATE or DELETE: the spans of its text that matter."""
 
+    text: str
     verb: str
-    count: str
-    returning: tuple[Field, ...] | None
+    target: Reference
+    alias: str | None
+    others: tuple[Reference, ...]  # it reads
+    sets: frozenset[str]  # columns
+    where: tuple[int, int] | None  # the condition, without its keyword
+    end: int  # of all but RETURNING
+    returning: tuple[str, ...] | None
+    by_ctid: bool  # it names one row that an earlier SELECT returned, by the first parameter
+
+    @property
+    def select(self) -> str:
+        """A SELECT of the rows concerned, when the target is all it reads."""
+        named = f" {self.alias}" if self.alias is not None else ""
+        condition = "" if self.where is None else f" WHERE {self.text[slice(*self.where)]}"
+        return f"SELECT * FROM {self.text[self.target.start : self.target.end]}{named}{condition}"
 
 
-def pushed(text: str, tokens: Sequence[Token]) -> Write | None:
-    """Take an UPDATE or DELETE apart; None when it names single rows by ctid, which only exist if rows do."""
+@dataclass(frozen=True)
+class Insert:
+    """An INSERT of rows of parameters; a column without one is computed by whoever stores the row."""
+
+    target: Reference
+    columns: tuple[str, ...]
+    parameters: tuple[int | None, ...]  # of the first row, by column: 0 is the first
+    skips_duplicates: bool
+    returning: tuple[str, ...] | None
+
+    @property
+    def width(self) -> int:
+        """Parameters of one row."""
+        return sum(place is not None for place in self.parameters)
+
+
+def modify(text: str, tokens: Sequence[Token]) -> Modify:
     verb = tokens[0].text.upper()
-    spans = _clauses(text, tokens)
-    target = spans["update" if verb == "UPDATE" else "from"]
-    others = spans.get("from") if verb == "UPDATE" else spans.get("using")
-    where = spans.get("where", "")
-    if any(token.word("ctid") for token in lexer.tokens(where)):
-        return None
-    sources = f"{target}, {others}" if others else target
-    count = f"SELECT count(*) FROM {sources}" + (f" WHERE {where}" if where else "")
-    return Write(verb, count, returned(text, tokens))
-
-
-def _clauses(text: str, tokens: Sequence[Token]) -> dict[str, str]:
-    """The text after each keyword that stands outside all parentheses."""
-    words = ("update", *_CLAUSES) if tokens[0].word("update") else _CLAUSES
-    marks = [token for token in tokens if token.depth == 0 and token.word(*words)]
+    found = references(tokens)
+    if not found:
+        raise _not_ours()
+    target = found[0]
+    marks = [token for token in tokens[2:] if token.depth == 0 and token.word(*_CLAUSES)]
     ends = [*(token.start for token in marks[1:]), len(text)]
-    return {mark.text: text[mark.end : end].strip() for mark, end in zip(marks, ends, strict=True)}
-
-
-def returned(text: str, tokens: Sequence[Token]) -> tuple[Field, ...] | None:
-    """The columns of a RETURNING clause, None without one."""
-    at = lexer.clause(tokens, "returning")
-    return None if at is None else _outputs(text[tokens[at].end :])
-
-
-def _outputs(returning: str) -> tuple[Field, ...]:
-    commas = sum(token.text == "," and token.depth == 0 for token in lexer.tokens(returning))
-    return tuple(Field(f"column{number + 1}") for number in range(commas + 1))
-
-
-def refusal(table: ColdTable, source: Source, what: str) -> QueryError:
-    """The one answer to a write that would change a cold row."""
-    return QueryError(
-        f"cold rows of {table} cannot be changed yet: {what} {_between(source)}",
-        hint=f"nothing was changed; restrict the statement to rows from {table.seam} on",
-        sqlstate="0A000",
+    spans = {mark.text: (mark.end, end) for mark, end in zip(marks, ends, strict=True)}
+    where = spans.get("where")
+    return Modify(
+        text,
+        verb,
+        target,
+        _alias(tokens, target),
+        tuple(found[1:]),
+        _sets([token for token in tokens if "set" in spans and _inside(token, spans["set"])]),
+        where,
+        spans["returning"][0] - len("returning") if "returning" in spans else len(text),
+        returned(text, tokens),
+        where is not None and text[slice(*where)].strip() == "ctid = $1",
     )
 
 
-def _between(source: Source) -> str:
-    if source.range.lower is None:
-        return f"before {source.range.upper}"
-    return f"between {source.range.lower} and {source.range.upper}"
+def _inside(token: Token, span: tuple[int, int]) -> bool:
+    return span[0] <= token.start < span[1]
+
+
+def _alias(tokens: Sequence[Token], target: Reference) -> str | None:
+    following = next((token for token in tokens if token.start >= target.end), None)
+    if following is None or following.kind != "word" or following.word(*_CLAUSES):
+        return None
+    return following.text
+
+
+def _sets(tokens: Sequence[Token]) -> frozenset[str]:
+    return frozenset(part[0].text for part in split(tokens) if part)
+
+
+@lru_cache(maxsize=64)
+def insert(text: str) -> Insert:
+    """The same statement comes again and again, with one row or with a thousand."""
+    tokens = lexer.tokens(text)
+    found = references(tokens)
+    if not found:
+        raise _not_ours()
+    values = lexer.clause(tokens, "values")
+    lists = _parentheses(tokens)
+    if values is None or len(lists) < 2 or len(lists[0]) != len(lists[1]):
+        raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
+    places = tuple(int(token.text[1:]) - 1 if token.kind == "parameter" else None for token in lists[1])
+    skips = lexer.clause(tokens, "conflict") is not None
+    return Insert(found[0], tuple(token.text for token in lists[0]), places, skips, returned(text, tokens))
+
+
+def _parentheses(tokens: Sequence[Token]) -> list[list[Token]]:
+    """What stands in each outermost pair of parentheses."""
+    found: list[list[Token]] = []
+    for token in tokens:
+        if token.depth == 0 and token.text == "(" and token.kind == "punctuation":
+            found.append([])
+        elif token.depth == 1 and found and (token.text != "," or token.kind != "punctuation"):
+            found[-1].append(token)
+    return found
+
+
+def returned(text: str, tokens: Sequence[Token]) -> tuple[str, ...] | None:
+    """The items of a RETURNING clause, None without one."""
+    at = lexer.clause(tokens, "returning")
+    if at is None:
+        return None
+    return tuple(text[part[0].start : part[-1].end] for part in split(tokens[at + 1 :]) if part)
+
+
+def fields(items: Sequence[str]) -> tuple[Field, ...]:
+    """A description for whoever reads the values by their place."""
+    return tuple(Field(f"column{number}") for number in range(1, len(items) + 1))
+
+
+def described(text: str, tokens: Sequence[Token]) -> tuple[Field, ...] | None:
+    """The columns a write returns."""
+    found = insert(text).returning if tokens[0].word("insert") else returned(text, tokens)
+    return None if found is None else fields(found)
+
+
+def _not_ours() -> QueryError:
+    return QueryError("the gateway only answers about cold tables", sqlstate="0A000")

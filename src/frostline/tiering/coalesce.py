@@ -91,7 +91,7 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
         _drop(connection, group, locks.timeout_ms)
         name = (managed.table.schema, group.name)
         for statement in (
-            *ddl.foreign_partition(managed.table, name, managed.server_schema, group.range),
+            *ddl.foreign_partition(managed.table, name, managed.id, group.range),
             *ddl.same_grants(connection, None, name),
         ):
             connection.execute(statement)

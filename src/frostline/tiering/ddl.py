@@ -6,7 +6,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import LOWER_CHECK, SERVER_NAME, UPPER_CHECK
+from frostline.catalog.names import LOWER_CHECK, SERVER_NAME, UPPER_CHECK, server_schema
+from frostline.delta import collect
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table
 
@@ -104,14 +105,14 @@ def owned_by(name: Identifier, table: Table) -> Composed:
     return SQL("ALTER TABLE {} OWNER TO {}").format(name, Identifier(table.owner))
 
 
-def foreign_partition(table: Table, name: tuple[str, str], server_schema: str, range_: Range) -> list[Composed]:
+def foreign_partition(table: Table, name: tuple[str, str], id_: int, range_: Range) -> list[Composed]:
     # PARTITION OF, because CREATE FOREIGN TABLE ... (LIKE ...) only exists since 18.
     create = SQL("CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {})").format(
         Identifier(*name),
         Identifier(table.schema, table.name),
         for_values(range_),
         Identifier(SERVER_NAME),
-        Literal(server_schema),
+        Literal(server_schema(id_)),
         Literal(str(range_)),
     )
-    return [create, owned_by(Identifier(*name), table)]
+    return [create, *collect.triggers(id_, Identifier(*name)), owned_by(Identifier(*name), table)]

@@ -18,7 +18,7 @@ from frostline.delta import tables as delta
 from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
-from frostline.tiering import cautions, ddl, policy, references, refusals
+from frostline.tiering import cautions, ddl, policy, references, refusals, writing
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
 from frostline.tiering.locks import with_short_locks
 
@@ -138,8 +138,11 @@ def _plan(connection: Connection, table: Table, hot_for: str, options: registry.
             SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(table.schema, table.name)),
             *_partitions(connection, made),
             *_open_hot(connection, made),
-            *_foreign(connection, made),
             *delta.create(table, made.id),
+            *writing.statements(
+                connection, table, made.id, (table.schema, hot), table.oid, checked=options.cold_fk == "check"
+            ),
+            *_foreign(connection, made),
             *_record(connection, made),
             *(references.guards(connection, table.oid, made.id) if options.cold_fk == "check" else ()),
         ]
@@ -198,7 +201,7 @@ def _foreign(connection: Connection, plan: Plan) -> list[Composed]:
         return []
     name = (plan.table.schema, plan.before)
     return [
-        *ddl.foreign_partition(plan.table, name, f"table {plan.id}", Range(None, plan.seam)),
+        *ddl.foreign_partition(plan.table, name, plan.id, Range(None, plan.seam)),
         *ddl.same_grants(connection, None, name),
     ]
 

@@ -488,3 +488,37 @@ FROM frostline.periods p
 JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND p.lower IS NOT NULL;
+
+-- name: foreign_key_checks
+-- Outbound foreign keys as a constraint on another table would be written; since 18 some are not enforced.
+SELECT c.conname, ARRAY(SELECT a.attname::text FROM unnest(c.conkey) WITH ORDINALITY k(attnum, place)
+                        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.attnum ORDER BY k.place),
+       n.nspname, r.relname,
+       ARRAY(SELECT a.attname::text FROM unnest(c.confkey) WITH ORDINALITY k(attnum, place)
+             JOIN pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum ORDER BY k.place),
+       c.confmatchtype = 'f'
+FROM pg_constraint c
+JOIN pg_class r ON r.oid = c.confrelid
+JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE c.conrelid = %(oid)s AND c.contype = 'f' AND c.conparentid = 0
+  AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true)
+ORDER BY c.conname;
+
+-- name: fdw_connections
+-- Where postgres_fdw's functions are, and whether they tell if a connection is in use in this transaction (since 18).
+SELECT n.nspname, coalesce('used_in_xact' = ANY (p.proargnames), false)
+FROM pg_proc p
+JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_extension'::regclass
+JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postgres_fdw'
+JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.proname = 'postgres_fdw_get_connections'
+ORDER BY 2 DESC
+LIMIT 1;
+
+-- name: ancestors
+-- Partitioned tables above this one.
+SELECT n.nspname, c.relname
+FROM pg_partition_ancestors(%(oid)s) a
+JOIN pg_class c ON c.oid = a.relid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid <> %(oid)s;

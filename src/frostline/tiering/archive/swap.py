@@ -146,7 +146,7 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list
         ("swap.parked", park),
         (
             "swap.foreign",
-            ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.server_schema, operation.range),
+            ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.id, operation.range),
         ),
         ("swap.attached", [attach, *(ddl.attach(hot, other) for other in moved)]),
     ]

@@ -1,0 +1,224 @@
+"""What makes a cold write durable: a trigger that takes the versions a gateway holds and stores them in the delta.
+
+A cold INSERT, UPDATE or DELETE goes to the gateway as any remote one. The gateway answers it and keeps the versions it
+results in; the trigger, at the end of the statement, copies them through a foreign table into the delta, in the user's
+own transaction. So they are committed, rolled back, locked and recovered by Postgres alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.catalog.names import FENCE, HELD_SCHEMA, SERVER_NAME
+from frostline.delta.tables import SCHEMA, delta_name
+from frostline.model.tables import Table
+
+TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """An outbound foreign key, to be checked for cold rows too."""
+
+    name: str
+    columns: tuple[str, ...]
+    referenced: tuple[str, str]
+    keys: tuple[str, ...]
+    full: bool  # MATCH FULL
+
+
+@dataclass(frozen=True)
+class Connections:
+    """How a session knows that it has used the gateway: postgres_fdw's function, and whether it tells that."""
+
+    schema: str
+    used_in_transaction: bool
+
+
+def held_name(id_: int) -> str:
+    return f"held_{id_}"
+
+
+def references_name(id_: int) -> str:
+    return f"references_{id_}"
+
+
+def function_name(id_: int) -> str:
+    return f"collect_{id_}"
+
+
+def create(
+    table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...], connections: Connections
+) -> list[Composed]:
+    """The foreign table of what is held, and the functions that store it; made anew when they exist."""
+    return [
+        *_held(table, id_),
+        *_references(table, id_, references),
+        _store(table, id_, hot, references),
+        _trigger_function(id_, connections),
+    ]
+
+
+def triggers(id_: int, relation: Composable) -> list[Composed]:
+    """On the table, every table above it, and each foreign partition, for whoever writes there directly."""
+    name = Identifier(TRIGGER)
+    return [
+        SQL(
+            "CREATE OR REPLACE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {}"
+            " FOR EACH STATEMENT EXECUTE FUNCTION frostline.{}()"
+        ).format(name, relation, Identifier(function_name(id_))),
+        # Logical replication and session_replication_role = replica pass ordinary triggers by.
+        SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(relation, name),
+    ]
+
+
+def _held(table: Table, id_: int) -> list[Composed]:
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.base_type)) for c in table.stored)
+    name = Identifier(SCHEMA, held_name(id_))
+    return [
+        SQL("DROP FOREIGN TABLE IF EXISTS {}").format(name),
+        SQL(
+            'CREATE FOREIGN TABLE {} ({}, _op "char", _seq bigint, _prev bigint, _batch int) SERVER {}'
+            " OPTIONS (schema_name {}, table_name {})"
+        ).format(name, columns, Identifier(SERVER_NAME), Literal(HELD_SCHEMA), Literal(str(id_))),
+    ]
+
+
+def _references(table: Table, id_: int, references: tuple[ForeignKey, ...]) -> list[Composed]:
+    """A table that is always empty: what passes through it has its foreign keys checked by Postgres itself.
+
+    Not the delta: there superseded versions and tombstones would hold on to what nobody refers to any more.
+    """
+    name = Identifier(SCHEMA, references_name(id_))
+    drop = SQL("DROP TABLE IF EXISTS {}").format(name)
+    if not references:
+        return [drop]
+    return [
+        drop,
+        SQL("CREATE TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
+            name, _referring(references), Identifier(table.schema, table.name)
+        ),
+        *(
+            SQL("ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}) MATCH {}").format(
+                name,
+                Identifier(key.name),
+                _names(key.columns),
+                Identifier(*key.referenced),
+                _names(key.keys),
+                SQL("FULL" if key.full else "SIMPLE"),
+            )
+            for key in references
+        ),
+    ]
+
+
+def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...]) -> Composed:
+    """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta."""
+    stored = tuple(column.name for column in table.stored)
+    written = tuple(column.name for column in table.columns if not column.generated)
+    name = Identifier(SCHEMA, references_name(id_))
+    passing = SQL(
+        ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if references else ""
+    ).format(*([name, _referring(references)] if references else []))
+    return SQL(
+        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET row_security = off AS $frostline$
+#variable_conflict use_column
+DECLARE
+  found_rows bigint;
+  kept_rows bigint;
+  found_batch int;
+  said text;  -- a constant to the planner, so that it travels
+  computed_at text;
+  current_snapshot text;
+BEGIN
+  WITH held AS MATERIALIZED (SELECT * FROM {held}),
+  kept AS (
+    INSERT INTO {delta} ({columns}, _op, _seq, _prev)
+    SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op <> 'H'
+    ON CONFLICT ({key}, _prev) DO NOTHING RETURNING 1
+  ), moved AS (
+    INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
+  ){passing}
+  SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch)
+  INTO found_rows, kept_rows, found_batch
+  FROM held;
+  IF found_rows = 0 THEN
+    RETURN;
+  END IF;
+  IF kept_rows <> found_rows THEN
+    RAISE EXCEPTION USING ERRCODE = '40001',
+      MESSAGE = {overtaken},
+      HINT = 'Nothing was changed. Retry the transaction.';
+  END IF;{forget}
+  -- Whoever changes the lake waits for us from here on, so the snapshot stays what it is until we commit.
+  PERFORM pg_advisory_xact_lock_shared({fence}, {id});
+  IF current_setting('transaction_isolation') = 'read committed' THEN
+    SELECT coalesce(t.snapshot_id::text, '-') INTO current_snapshot FROM frostline.tables t WHERE t.id = {id};
+  ELSE
+    -- A plain read would be of our own, older snapshot.
+    SELECT coalesce(t.snapshot_id::text, '-') INTO current_snapshot FROM frostline.tables t WHERE t.id = {id} FOR SHARE;
+  END IF;
+  said := format('%s %s %s', {id}, found_batch, found_rows);
+  SELECT c.answer INTO computed_at FROM frostline.call_collected c WHERE c.argument = said;
+  IF computed_at IS DISTINCT FROM current_snapshot THEN
+    RAISE EXCEPTION USING ERRCODE = '40001',
+      MESSAGE = {moved},
+      HINT = 'Nothing was changed. Retry the transaction.';
+  END IF;
+END $frostline$"""
+    ).format(
+        function=Identifier(f"store_{id_}"),
+        held=Identifier(SCHEMA, held_name(id_)),
+        delta=Identifier(SCHEMA, delta_name(table, id_)),
+        columns=_names(stored),
+        key=_names(table.primary_key),
+        hot=Identifier(*hot),
+        written=_names(written),
+        passing=passing,
+        forget=SQL("\n  DELETE FROM {};").format(name) if references else SQL(""),
+        fence=Literal(FENCE),
+        id=Literal(id_),
+        overtaken=Literal(f"could not serialize access to cold rows of {table} due to concurrent update"),
+        moved=Literal(f"could not serialize access to cold rows of {table}: the lake has changed meanwhile"),
+    )
+
+
+def _trigger_function(id_: int, connections: Connections) -> Composed:
+    """As cheap as can be for hot rows: a session that has met no foreign partition has not even loaded postgres_fdw.
+
+    Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
+    is whatever it held: the commit would say so if this transaction had anything to do with it.
+    """
+    used = " AND c.used_in_xact" if connections.used_in_transaction else ""
+    call = SQL("PERFORM frostline.{}();").format(Identifier(f"store_{id_}"))
+    if not connections.used_in_transaction:
+        call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
+    return SQL(
+        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger LANGUAGE plpgsql AS $frostline$
+BEGIN
+  IF pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL THEN
+    IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c
+               WHERE c.server_name OPERATOR(pg_catalog.=) {server}{used}) THEN
+      {call}
+    END IF;
+  END IF;
+  RETURN NULL;
+END $frostline$"""
+    ).format(
+        function=Identifier(function_name(id_)),
+        schema=Identifier(connections.schema),
+        server=Literal(SERVER_NAME),
+        used=SQL(used),
+        call=call,
+    )
+
+
+def _referring(references: tuple[ForeignKey, ...]) -> Composed:
+    return _names(tuple(dict.fromkeys(column for key in references for column in key.columns)))
+
+
+def _names(columns: tuple[str, ...]) -> Composed:
+    return SQL(", ").join(map(Identifier, columns))

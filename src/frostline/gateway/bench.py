@@ -1,0 +1,151 @@
+"""Where the cold writes of one table are worked out: temporary tables in the backing transaction.
+
+A statement that changes cold rows runs, word for word, on a temporary table that holds the rows it may concern, so that
+Postgres itself evaluates it: expressions, casts, defaults, constraints. What it did is noted in two more tables:
+`removed`, the versions that are no longer, and `added`, the rows that are new. Out of these come the versions that the
+client's transaction stores (`versions`, in the form of the delta).
+
+Numbers tell what belongs together. Loads, writes and batches are counted together, so that of any two it is known which
+was first. Nothing is ever taken back here: after a rollback to a savepoint some numbers no longer count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.sql import SQL, Composed, Identifier, Literal
+
+from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.gateway.backing import Backing
+from frostline.gateway.names import Source
+from frostline.model.tables import derived_name
+
+LOAD, PREV, WRITE = Identifier("!load"), Identifier("!prev"), Identifier("!write")
+_LEFT_OVER = 1000  # rows of earlier statements that a scan may come across
+
+
+@dataclass(frozen=True)
+class Write:
+    """One statement's work, or that of one that goes on row by row."""
+
+    number: int
+    verb: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a transaction has written of one table; a savepoint keeps the one it found."""
+
+    writes: tuple[Write, ...] = ()  # all of them
+    held: tuple[Write, ...] = ()  # those that the client has not stored yet
+    batches: tuple[int, ...] = ()  # of versions that it has
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Versions on their way to the client."""
+
+    number: int
+    rows: int
+    of: Written
+
+
+@dataclass
+class Bench:
+    """The temporary tables of one table in one backing transaction."""
+
+    backing: Backing
+    table: ColdTable
+    pending: Batch | None = None
+    last_batch: int = 0
+    _loaded: int = 0  # rows in `work`
+    _made: bool = field(default=False)
+
+    def __post_init__(self) -> None:
+        # Postgres names them in what it says about a constraint.
+        name, number = self.table.name, self.table.id
+        self.work = Identifier("pg_temp", derived_name(name, f" (cold {number})"))
+        self.added = Identifier("pg_temp", derived_name(name, f" (new {number})"))
+        self.removed = Identifier("pg_temp", f"frostline removed {number}")
+        self.versions = Identifier("pg_temp", f"frostline versions {number}")
+
+    @property
+    def key(self) -> tuple[ColdColumn, ...]:
+        return self.table.primary_key
+
+    @property
+    def old_key(self) -> list[Identifier]:
+        """The columns of `work` that keep a row's key as it was."""
+        return [Identifier(f"!key {column.number}") for column in self.key]
+
+    @property
+    def settable(self) -> list[ColdColumn]:
+        """All columns but those Postgres computes."""
+        return [column for column in self.table.columns.values() if not column.generated]
+
+    def make(self, connection: psycopg.Connection[Any]) -> None:
+        """The tables, once."""
+        if self._made:
+            return
+        like = Identifier(self.table.schema, self.table.name)
+        keys = [SQL("{} {}").format(name, SQL(c.type)) for name, c in zip(self.old_key, self.key, strict=True)]
+        plain = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.key]
+        more = SQL(", ")
+        connection.execute(
+            SQL("; ").join(
+                [
+                    SQL(
+                        "CREATE TABLE {} (LIKE {} INCLUDING GENERATED, {}, {} bigint NOT NULL, {} int NOT NULL)"
+                        " ON COMMIT DROP"
+                    ).format(self.work, like, more.join(keys), PREV, LOAD),
+                    SQL(
+                        "CREATE TABLE {} (LIKE {} INCLUDING GENERATED INCLUDING CONSTRAINTS, {} int NOT NULL)"
+                        " ON COMMIT DROP"
+                    ).format(self.added, like, WRITE),
+                    SQL("CREATE TABLE {} ({}, {} bigint NOT NULL, {} int NOT NULL) ON COMMIT DROP").format(
+                        self.removed, more.join(plain), PREV, WRITE
+                    ),
+                    SQL("CREATE TABLE {} (LIKE {}, _batch int NOT NULL) ON COMMIT DROP").format(
+                        self.versions, Identifier(*self.table.delta)
+                    ),
+                ]
+            )
+        )
+        self._made = True
+
+    def tidy(self, connection: psycopg.Connection[Any]) -> None:
+        """Earlier statements are over: forget the rows they looked at once there are many."""
+        if self._loaded > _LEFT_OVER:
+            connection.execute(SQL("TRUNCATE {}").format(self.work))
+            self._loaded = 0
+
+    def loaded(self, rows: int) -> None:
+        self._loaded += rows
+
+    def same_key(self, left: str, right: str) -> Composed:
+        """Two relations' rows with the same key."""
+        return SQL(" AND ").join(
+            SQL("{}.{c} = {}.{c}").format(Identifier(left), Identifier(right), c=Identifier(c.name)) for c in self.key
+        )
+
+    def key_names(self, prefix: str | None = None) -> Composed:
+        return names(self.key, prefix)
+
+
+def names(columns: Iterable[ColdColumn], prefix: str | None = None) -> Composed:
+    """A list of columns."""
+    before = () if prefix is None else (prefix,)
+    return SQL(", ").join(Identifier(*before, column.name) for column in columns)
+
+
+def numbers(writes: Sequence[Write]) -> Composed:
+    """A condition's right side: any of these writes."""
+    return SQL("ANY ({}::int[])").format(Literal([write.number for write in writes]))
+
+
+__all__ = ["LOAD", "PREV", "WRITE", "Batch", "Bench", "Write", "Written", "names", "numbers", "sql"]

@@ -1,0 +1,292 @@
+"""From what a statement removed and added to the versions the client's transaction stores.
+
+Per key and statement there is one: a key that lost its row and got another has a new version of it, one that only lost
+it a tombstone. A key that only got a row must have been free. A row whose key is not cold any more moves to the hot
+partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.errors import QueryError
+from frostline.gateway import lexer
+from frostline.gateway.bench import WRITE, Batch, Bench, Write, Written, names, numbers
+from frostline.gateway.lexer import Token
+from frostline.gateway.names import Source
+from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
+from frostline.gateway.scan import cold_rows
+from frostline.gateway.translate import column_name
+from frostline.gateway.view import View, exported, in_range
+from frostline.gateway.wire.messages import Field
+from frostline.model.bounds import Bound, Range, parse_bound
+
+_UNIT = {"date": 86_400_000_000}  # between two neighbouring keys, where that is not one
+
+
+def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tuple[int, int]) -> Rows:
+    """The versions that wait to be stored, as the collecting function asks for them."""
+    written = view.written_of(table_id)
+    if not written.held:
+        return FixedRows(_fields(tokens))
+    bench = view.benches[table_id]
+    if bench.pending is None or bench.pending.of is not written:
+        bench.pending = _netted(view, bench, written)
+    rows = f"{bench.versions.as_string(None)} WHERE _batch = {bench.pending.number}"
+    return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]), ())
+
+
+def stored(view: View, argument: str) -> str:
+    """The client has stored a batch: from now on its transaction sees these versions."""
+    table_id, number, rows = map(int, argument.split())
+    bench, written = view.benches.get(table_id), view.written_of(table_id)
+    batch = bench.pending if bench is not None else None
+    if bench is None or batch is None or batch.of is not written or (batch.number, batch.rows) != (number, rows):
+        raise QueryError(
+            f"the versions of cold rows that were stored are not the ones that were held: {argument}",
+            hint="nothing was changed; did somebody read the held versions, or change a trigger of Frostline's?",
+            sqlstate="XX000",
+        )
+    bench.pending, bench.last_batch = None, number
+    view.store(table_id, Written(written.writes, (), (*written.batches, number)))
+    return "-" if bench.table.snapshot_id is None else str(bench.table.snapshot_id)
+
+
+def refuse_uncollected(view: View) -> None:
+    """At the end of a transaction: what was written and not stored would be lost."""
+    for table_id, written in view.written.items():
+        if written.held:
+            table = view.benches[table_id].table
+            raise QueryError(
+                f"changes of cold rows of {table} were not stored: the transaction cannot be committed",
+                detail=f'the trigger "!frostline" on {table}, or on the partition written to, did not fire',
+                hint="nothing was changed; `frostline init` puts the triggers back",
+                sqlstate="55000",
+            )
+
+
+def skip_duplicates(view: View, bench: Bench, write: Write) -> int:
+    """ON CONFLICT DO NOTHING: take back what is there already; returns how many rows."""
+    written = view.written_of(bench.table.id)
+    first = SQL(
+        "DELETE FROM {a} a USING {a} b WHERE a.{w} = {n} AND b.{w} = {held} AND {same}"
+        " AND (b.{w} < a.{w} OR b.{w} = a.{w} AND b.ctid < a.ctid)"
+    ).format(a=bench.added, w=WRITE, n=Literal(write.number), held=numbers(written.held), same=bench.same_key("a", "b"))
+    with view.backing.savepoint() as connection:
+        skipped = connection.execute(first).rowcount
+        found = _taken(view, bench, connection, written, [write])
+        if found:
+            delete = SQL("DELETE FROM {} WHERE ctid = ANY ({}::tid[])").format(bench.added, Literal(found))
+            skipped += connection.execute(delete).rowcount
+    return skipped
+
+
+def _netted(view: View, bench: Bench, written: Written) -> Batch:
+    number = view.next_number()
+    with view.backing.savepoint() as connection:
+        _check_ranges(bench, connection, written)
+        _check_duplicates(view, bench, connection, written)
+        rows = connection.execute(_net(view, bench, written, number)).rowcount
+        _check_values(bench, connection, number)
+    return Batch(number, rows, written)
+
+
+def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
+    """The versions of one batch."""
+    table = bench.table
+    stored = [column for column in table.columns.values() if column.lake_name is not None]
+    others = [column for column in stored if column not in bench.key]
+    w = numbers(written.held)
+    upserts = SQL(
+        "SELECT {key}, {others}, CASE WHEN {cold} THEN 'U' ELSE 'H' END::\"char\", coalesce(r.{prev}, h.seq, 0)"
+        " FROM {added} a LEFT JOIN {removed} r ON ({same} AND r.{write} = {w})"
+        " LEFT JOIN LATERAL (SELECT max(v._seq) AS seq FROM {versions} v WHERE {head}) h ON r.{write} IS NULL"
+        " WHERE a.{write} = {w}"
+    ).format(
+        key=bench.key_names("a"),
+        others=names(others, "a") if others else SQL("NULL"),
+        cold=_cold(bench, "a"),
+        prev=Identifier("!prev"),
+        added=bench.added,
+        removed=bench.removed,
+        same=bench.same_key("a", "r"),
+        write=WRITE,
+        w=w,
+        versions=view.version_rows(table),
+        head=bench.same_key("a", "v"),
+    )
+    tombstones = SQL(
+        "SELECT {key}, {nothing}, 'T'::\"char\", r.{prev} FROM {removed} r"
+        " WHERE r.{write} = {w} AND NOT EXISTS (SELECT FROM {added} a WHERE {same} AND a.{write} = {w} AND {cold})"
+    ).format(
+        key=bench.key_names("r"),
+        nothing=SQL(", ").join([SQL("NULL")] * max(len(others), 1)),
+        prev=Identifier("!prev"),
+        removed=bench.removed,
+        write=WRITE,
+        w=w,
+        added=bench.added,
+        same=bench.same_key("a", "r"),
+        cold=_cold(bench, "a"),
+    )
+    columns = names([*bench.key, *others])
+    inner = [*(f"k{at}" for at in range(len(bench.key))), *(f"o{at}" for at in range(max(len(others), 1)))]
+    wanted = inner[: len(bench.key) + len(others)]
+    return SQL(
+        "INSERT INTO {} ({}, _op, _prev, _seq, _batch)"
+        " SELECT {}, x.op, x.prev, pg_catalog.nextval('frostline.version'), {}"
+        " FROM ({} UNION ALL {}) x ({}, op, prev)"
+    ).format(
+        bench.versions,
+        columns,
+        SQL(", ").join(map(Identifier, wanted)),
+        Literal(number),
+        upserts,
+        tombstones,
+        SQL(", ").join(map(Identifier, inner)),
+    )
+
+
+def _cold(bench: Bench, prefix: str) -> Composable:
+    """True for keys below the seam."""
+    key = Identifier(prefix, bench.table.key.name)
+    seam = bench.table.seam
+    return (
+        SQL("false")
+        if seam is None
+        else SQL("({} < {}::{})").format(key, Literal(seam.text), SQL(bench.table.key.type))
+    )
+
+
+def _check_ranges(bench: Bench, connection: psycopg.Connection[Any], written: Written) -> None:
+    """A row inserted into a foreign partition by name must belong there, for Postgres does not check."""
+    for source in {write.source for write in written.held if write.verb == "INSERT"}:
+        own = [write for write in written.held if write.verb == "INSERT" and write.source == source]
+        query = SQL("SELECT {} FROM {} WHERE {} = {} AND NOT ({}) LIMIT 1").format(
+            bench.key_names(), bench.added, WRITE, numbers(own), in_range(source, bench.table)
+        )
+        if connection.execute(query).fetchone() is not None:
+            raise QueryError(
+                f'new row for relation "{bench.table.name}" violates partition constraint',
+                detail=f"a row was inserted into the partition {source.range}",
+                sqlstate="23514",
+            )
+
+
+def _check_duplicates(view: View, bench: Bench, connection: psycopg.Connection[Any], written: Written) -> None:
+    """One row per key: within the statement, and with what is there."""
+    query = SQL("SELECT min(ctid::text) FROM {} WHERE {} = {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
+        bench.added, WRITE, numbers(written.held), bench.key_names()
+    )
+    row = connection.execute(query).fetchone()
+    if row is not None:
+        raise _duplicate(bench, connection, str(row[0]))
+    checked = [write for write in written.held if write.verb != "INSERT" or not bench.table.upserts]
+    taken = _taken(view, bench, connection, written, checked) if checked else []
+    if taken:
+        raise _duplicate(bench, connection, taken[0])
+
+
+def _duplicate(bench: Bench, connection: psycopg.Connection[Any], ctid: str) -> QueryError:
+    values = SQL(", ").join(SQL("{}::text").format(Identifier(column.name)) for column in bench.key)
+    row = connection.execute(
+        SQL("SELECT {} FROM {} WHERE ctid = {}::tid").format(values, bench.added, Literal(ctid))
+    ).fetchone()
+    assert row is not None
+    columns = ", ".join(column.name for column in bench.key)
+    return QueryError(
+        f'duplicate key value violates unique constraint "{bench.table.name}_pkey"',
+        detail=f"Key ({columns})=({', '.join(map(str, row))}) already exists.",
+        sqlstate="23505",
+    )
+
+
+def _taken(
+    view: View, bench: Bench, connection: psycopg.Connection[Any], written: Written, writes: Sequence[Write]
+) -> list[str]:
+    """Added rows (by their place) whose key has a row that the statement did not remove."""
+    fresh = SQL(
+        "SELECT a.ctid::text, h.op, {keys}, a.{key}::text FROM {added} a"
+        " LEFT JOIN LATERAL (SELECT v._op::text AS op FROM {versions} v WHERE {head}"
+        " ORDER BY v._seq DESC LIMIT 1) h ON true"
+        " WHERE a.{write} = {w} AND {cold}"
+        " AND NOT EXISTS (SELECT FROM {removed} r WHERE {same} AND r.{write} = {held})"
+    ).format(
+        keys=SQL(", ").join(exported(column, "a") for column in bench.key),
+        key=Identifier(bench.table.key.name),
+        added=bench.added,
+        versions=view.version_rows(bench.table),
+        head=bench.same_key("a", "v"),
+        write=WRITE,
+        w=numbers(writes),
+        cold=_cold(bench, "a"),
+        removed=bench.removed,
+        same=bench.same_key("a", "r"),
+        held=numbers(written.held),
+    )
+    rows = connection.execute(fresh).fetchall()
+    known = [str(row[0]) for row in rows if row[1] == "U"]
+    return known + _in_the_lake(view, bench, [row for row in rows if row[1] is None])
+
+
+def _in_the_lake(view: View, bench: Bench, rows: Sequence[tuple[object, ...]]) -> list[str]:
+    """Those of these keys that the lake has."""
+    table = bench.table
+    if not rows or table.snapshot_id is None:
+        return []
+    bounds = [bound for bound in (parse_bound(str(row[-1])) for row in rows) if bound is not None]
+    highest = max(bounds)
+    beyond = Bound(highest.text, highest.order + _UNIT.get(table.key.typname, 1))
+    source = Source(table.id, Range(min(bounds), beyond), lake_only=True)
+    scan = cold_rows(view, source, table, set(bench.key))
+    if scan.empty:
+        return []
+    columns = list(zip(*rows, strict=True))
+    fields = ["place", *(f"k{at}" for at in range(len(bench.key)))]
+    values = [columns[0], *columns[2 : 2 + len(bench.key)]]
+    keys = pa.table([pa.array(column, pa.string()) for column in values], names=fields)
+    loads = [
+        f"{column.storage.load.replace('{c}', f'k{at}')} AS {column_name(column.number)}"
+        for at, column in enumerate(bench.key)
+    ]
+    same = " AND ".join(f"t.{n} = k.{n}" for n in (column_name(column.number) for column in bench.key))
+    query = f"SELECT k.place FROM (SELECT place, {', '.join(loads)} FROM keys) k SEMI JOIN {scan.sql} ON ({same})"
+    batches = Batches(view.cursors, view.canceller, query, {"keys": keys})
+    found: list[str] = []
+    try:
+        while (batch := batches.next()) is not None:
+            found += batch.column(0).to_pylist()
+    finally:
+        batches.close()
+    return found
+
+
+def _check_values(bench: Bench, connection: psycopg.Connection[Any], number: int) -> None:
+    """What the lake cannot hold is refused now, not when it is merged."""
+    for column in (c for c in bench.table.columns.values() if c.lake_name is not None):
+        if column.storage.cannot_hold is None:
+            continue
+        name = Identifier(column.name).as_string(None)
+        query = SQL("SELECT {}::text FROM {} WHERE _batch = {} AND _op = 'U' AND ({}) LIMIT 1").format(
+            Identifier(column.name),
+            bench.versions,
+            Literal(number),
+            SQL(column.storage.cannot_hold.replace("{c}", name)),
+        )
+        row = connection.execute(query).fetchone()
+        if row is not None:
+            raise QueryError(
+                f"the lake cannot hold the value {row[0]} in column {column.name} of {bench.table}",
+                hint="nothing was changed; rows with this value can only be hot",
+                sqlstate="22003",
+            )
+
+
+def _fields(tokens: Sequence[Token]) -> list[Field]:
+    end = lexer.clause(tokens, "from")
+    return [Field(token.text) for token in tokens[1:end] if token.text != ","]
