@@ -1,0 +1,20 @@
+"""One table twice: tiered, with rows on both sides of the seam, and plain; on 18 and on 15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fix_tiering import new_world
+from integration.writes.pair import Pair, build
+
+
+@pytest.fixture(scope="session", params=["18", "15"])
+def pair(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    server = request.getfixturevalue("dsn" if request.param == "18" else "postgres15")
+    with new_world(server, spark, tmp_path_factory.mktemp(f"writes{request.param}")) as world:
+        yield build(world)

@@ -1,0 +1,188 @@
+"""Statements that must do the same to cold rows as to any: each script is one transaction."""
+
+from __future__ import annotations
+
+SINGLE = [
+    # UPDATE: constants, expressions, casts, NULL, DEFAULT, every type
+    "UPDATE {t} SET i = 0 WHERE id = 5",
+    "UPDATE {t} SET i = i + 1 WHERE id BETWEEN 195 AND 205",
+    "UPDATE {t} SET i = i + 1 WHERE id BETWEEN 395 AND 405 RETURNING id, i",
+    "UPDATE {t} SET i = i * 2, t = t || '!', f = f / 2 RETURNING id, i, t, f",
+    "UPDATE {t} SET t = NULL, i = DEFAULT WHERE id % 50 = 0 RETURNING *",
+    "UPDATE {t} SET n = n / 3, f = i, i = n WHERE id IN (1, 201, 401) RETURNING n, f, i",
+    "UPDATE {t} SET v = 'much too long for it' WHERE id = 5",
+    "UPDATE {t} SET v = left(t, 8), c = 'x' WHERE id < 10 RETURNING v, c",
+    "UPDATE {t} SET b = NOT b, d = d + 1, u = gen_random_uuid() IS NOT NULL::text::uuid WHERE false",
+    "UPDATE {t} SET y = y || '\\x00ff'::bytea, j = j || '{\"a\": [1, null]}', a = a || 5, m = 'sad', p = p + 1"
+    " WHERE id IN (7, 207, 407) RETURNING y, j, a, m, p",
+    "UPDATE {t} SET p = -1 WHERE id = 8",
+    "UPDATE {t} SET m = 'glad' WHERE id = 8",
+    "UPDATE {t} SET i = -1000 WHERE id = 8",
+    "UPDATE {t} SET i = -1000 WHERE id = 408",
+    "UPDATE {t} SET id = NULL WHERE id = 8",
+    "UPDATE {t} SET g = 5 WHERE id = 8",
+    "UPDATE {t} SET g = DEFAULT WHERE id = 8 RETURNING g",
+    "UPDATE {t} SET k = 77 WHERE id = 8",
+    "UPDATE {t} SET k = NULL WHERE id IN (8, 208, 408) RETURNING id, k",
+    "UPDATE {t} SET i = 1 / (i - i) WHERE id = 8",
+    "UPDATE {t} SET i = 2147483647 + i WHERE id = 8",
+    "UPDATE {t} SET f = 'NaN', n = 'NaN' WHERE id = 408",
+    "UPDATE {t} SET f = 'NaN' WHERE id = 8 RETURNING f",
+    "UPDATE {t} SET f = '-Infinity', t = E'tab\\t nl\\n bs\\\\ q\\'' WHERE id = 8 RETURNING f, t",
+    "UPDATE {t} SET t = upper(t) WHERE t LIKE 'row 1%'",
+    "UPDATE {t} SET t = upper(t) WHERE t ~ '^row 2' RETURNING t",
+    "UPDATE {t} SET (i, t) = (SELECT 3, 'sub') WHERE id = 9 RETURNING i, t",
+    "UPDATE {t} SET (i, t) = (SELECT o.k, o.w FROM other o WHERE o.k = {t}.k) WHERE id IN (11, 211, 411) RETURNING i, t",
+    "UPDATE {t} SET i = 5 WHERE id = 123456",
+    "UPDATE {t} SET i = 5 WHERE ts = '2026-01-01 05:00Z'",
+    "UPDATE {t} SET i = 5 WHERE ts > '2026-01-31' AND ts < '2026-02-02' RETURNING id",
+    "UPDATE ONLY {t} SET i = 5 WHERE id = 5",
+    # joins
+    "UPDATE {t} x SET t = o.w FROM other o WHERE o.k = x.k AND x.id IN (21, 221, 421) RETURNING x.id, x.t, o.w",
+    "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id = x.id + 200 AND x.id < 6 RETURNING x.id, x.t, y.id",
+    "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id = 401 AND x.id = 5 RETURNING x.*",
+    "UPDATE {t} x SET i = 1 FROM generate_series(1, 3) s WHERE x.id = 5 RETURNING x.id",
+    "UPDATE {t} SET i = (SELECT max(id) FROM {t}) WHERE id = 5 RETURNING i",
+    "UPDATE {t} SET i = 5 WHERE id IN (SELECT id FROM {t} WHERE i = 5)",
+    "UPDATE {t} SET i = 5 WHERE EXISTS (SELECT FROM other o WHERE o.k = {t}.k AND o.w = 'w3')",
+    # DELETE
+    "DELETE FROM {t} WHERE id = 5",
+    "DELETE FROM {t} WHERE id IN (5, 205, 405) RETURNING *",
+    "DELETE FROM {t} WHERE ts < '2026-02-01Z'",
+    "DELETE FROM {t}",
+    "DELETE FROM {t} WHERE t ~ '9$' RETURNING id, t",
+    "DELETE FROM {t} x USING other o WHERE o.k = x.k AND o.w = 'w4' RETURNING x.id, o.w",
+    "DELETE FROM {t} x USING {t} y WHERE y.id = x.id + 1 AND y.i = 5 RETURNING x.id",
+    "DELETE FROM {t} WHERE id = (SELECT min(id) FROM {t})",
+    # INSERT
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING *",
+    "INSERT INTO {t} (id, ts, i) VALUES (1000, '2026-01-05Z', 1), (1001, '2026-11-05Z', 2), (1002, '2025-05-05Z', 3)"
+    " RETURNING id, ts, i, g",
+    "INSERT INTO {t} (id, ts, i, t) SELECT id + 1000, ts, i, t FROM {t}",
+    "INSERT INTO {t} (id, ts, i, t) SELECT id + 1000, ts, i, t FROM {t} WHERE id % 3 = 0 RETURNING id",
+    "INSERT INTO {t} (id, ts, y, j, a, m, p, u) VALUES (1000, '2026-01-05Z', '\\x00', '{\"b\": 1, \"a\": 2}', '{NULL,1}', 'ok',"
+    " 3, '11111111-1111-1111-1111-111111111111') RETURNING y, j, a, m, p, u",
+    "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z')",
+    "INSERT INTO {t} (id, ts) VALUES (405, '2026-11-01 05:00Z')",
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (1000, '2026-01-05Z')",
+    "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z'), (1000, '2026-01-01 05:00Z') ON CONFLICT DO NOTHING RETURNING id",
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (1000, '2026-01-05Z') ON CONFLICT DO NOTHING",
+    "INSERT INTO {t} (id, ts) SELECT id, ts FROM {t} ON CONFLICT DO NOTHING",
+    "INSERT INTO {t} (id, ts, i) VALUES (1000, '2026-01-05Z', -5000)",
+    "INSERT INTO {t} (id, ts, k) VALUES (1000, '2026-01-05Z', 77)",
+    "INSERT INTO {t} (id, ts) VALUES (NULL, '2026-01-05Z')",
+    "INSERT INTO {t} (id, ts, g) VALUES (1000, '2026-01-05Z', 1)",
+    "INSERT INTO {t} (id, ts, v) VALUES (1000, '2026-01-05Z', 'much too long for it')",
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2099-01-05Z')",
+    # moves
+    "UPDATE {t} SET ts = ts + interval '31 days' WHERE id IN (3, 4) RETURNING id, ts",
+    "UPDATE {t} SET ts = '2026-11-20Z' WHERE id = 3 RETURNING id, ts, t",
+    "UPDATE {t} SET ts = '2026-11-20Z', t = 'moved' WHERE id IN (3, 203) RETURNING id, ts, t, g",
+    "UPDATE {t} SET ts = '2026-01-20Z', t = 'moved' WHERE id = 450 AND ts > '2026-11-01Z' RETURNING id, ts, t, g",
+    "UPDATE {t} SET ts = '2025-01-20Z' WHERE id = 3",
+    "UPDATE {t} SET id = id + 1000 WHERE id IN (3, 203) RETURNING id, g",
+    "UPDATE {t} SET id = id + 1000",
+    "UPDATE {t} SET id = 405 - id WHERE id IN (202, 203) RETURNING id",
+    "UPDATE {t} SET id = 9, ts = '2026-01-01 09:00Z' WHERE id = 8",
+    "UPDATE {t} SET id = 8, ts = '2026-01-01 08:00Z' WHERE id = 8 RETURNING id",
+    "UPDATE {t} SET id = 1 WHERE id IN (3, 4)",
+    # CTEs
+    "WITH d AS (DELETE FROM {t} WHERE id IN (40, 240, 440) RETURNING *)"
+    " INSERT INTO {t} (id, ts, t) SELECT id, ts, 'again' FROM d RETURNING id, t",
+    "WITH d AS (DELETE FROM {t} WHERE id = 40 RETURNING *) SELECT id, t, (SELECT count(*) FROM {t}) FROM d",
+    "WITH u AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id, i) SELECT u.i, x.i FROM u JOIN {t} x USING (id)",
+    "WITH n AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING id) SELECT id, (SELECT count(*) FROM {t}) FROM n",
+    "WITH a AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id), b AS (DELETE FROM {t} WHERE id = 41 RETURNING id),"
+    " c AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-02-05Z') RETURNING id)"
+    " SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c",
+]
+SCRIPTS = [
+    # read your own writes, statement after statement
+    [
+        "UPDATE {t} SET i = 100 WHERE id = 5",
+        "SELECT i FROM {t} WHERE id = 5",
+        "UPDATE {t} SET i = i + 1 WHERE i = 100 RETURNING i",
+        "DELETE FROM {t} WHERE i = 101 RETURNING id",
+        "SELECT count(*), sum(i) FROM {t}",
+        "INSERT INTO {t} (id, ts, i) VALUES (5, '2026-01-01 05:00Z', 9)",
+        "SELECT t, i FROM {t} WHERE id = 5",
+        "INSERT INTO {t} (id, ts, i) VALUES (5, '2026-01-01 05:00Z', 10)",
+        "UPDATE {t} SET i = 11 WHERE id = 5",
+    ],
+    [
+        "INSERT INTO {t} (id, ts, i) SELECT x, '2026-01-05Z', x FROM generate_series(1000, 1100) x",
+        "UPDATE {t} SET t = 'n' || i WHERE id >= 1000 RETURNING t",
+        "DELETE FROM {t} WHERE id BETWEEN 1050 AND 1060",
+        "UPDATE {t} SET ts = '2026-02-05Z' WHERE id BETWEEN 1000 AND 1010",
+        "UPDATE {t} SET ts = '2026-11-05Z' WHERE id BETWEEN 1005 AND 1020",
+        "UPDATE {t} SET i = -i WHERE id >= 1000 RETURNING id, ts, i",
+        "SELECT ts, count(*), sum(i), max(t) FROM {t} WHERE id >= 1000 GROUP BY ts",
+    ],
+    # savepoints at depth
+    [
+        "UPDATE {t} SET i = 1 WHERE id < 10",
+        "SAVEPOINT a",
+        "UPDATE {t} SET i = 2 WHERE id < 8",
+        "SAVEPOINT b",
+        "UPDATE {t} SET i = 3 WHERE id < 6",
+        "DELETE FROM {t} WHERE id < 3",
+        "SAVEPOINT c",
+        "INSERT INTO {t} (id, ts) VALUES (1, '2026-01-01 01:00Z')",
+        "ROLLBACK TO c",
+        "SELECT id, i FROM {t} WHERE id < 12",
+        "ROLLBACK TO b",
+        "SELECT id, i FROM {t} WHERE id < 12",
+        "UPDATE {t} SET i = i + 10 WHERE id < 12",
+        "RELEASE b",
+        "SELECT id, i FROM {t} WHERE id < 12",
+        "ROLLBACK TO a",
+        "SELECT id, i FROM {t} WHERE id < 12",
+        "UPDATE {t} SET i = i + 10 WHERE id < 12",
+    ],
+    # a failed statement changes nothing
+    [
+        "UPDATE {t} SET i = 50 WHERE id < 10",
+        "UPDATE {t} SET i = i - 1100 WHERE id < 20",
+        "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (5, '2026-01-01 05:00Z')",
+        "UPDATE {t} SET id = 6, ts = '2026-01-01 06:00Z' WHERE id = 5",
+        "DELETE FROM {t} WHERE 1 / (id - 7) = 5",
+        "SELECT id, i FROM {t} WHERE id < 12",
+    ],
+    # PL/pgSQL with exception blocks
+    [
+        "DO $$ BEGIN"
+        "  UPDATE {t} SET i = 60 WHERE id = 5;"
+        "  BEGIN UPDATE {t} SET i = 61 WHERE id = 6; RAISE EXCEPTION 'no'; EXCEPTION WHEN raise_exception THEN NULL; END;"
+        "  BEGIN UPDATE {t} SET i = -5000 WHERE id = 7; EXCEPTION WHEN check_violation THEN UPDATE {t} SET i = 62 WHERE id = 7;"
+        "  END;"
+        "  FOR n IN 10 .. 15 LOOP UPDATE {t} SET i = n + 100 WHERE id = n; END LOOP;"
+        "END $$",
+        "SELECT id, i FROM {t} WHERE id < 20",
+    ],
+    # prepared statements
+    [
+        "SET plan_cache_mode = force_generic_plan",
+        "PREPARE up_{t} (int, bigint) AS UPDATE {t} SET i = $1 WHERE id = $2 RETURNING id, i",
+        "EXECUTE up_{t} (100, 5)",
+        "EXECUTE up_{t} (101, 405)",
+        "EXECUTE up_{t} (102, 5)",
+        "PREPARE ins_{t} (bigint, timestamptz, text) AS INSERT INTO {t} (id, ts, t) VALUES ($1, $2, $3) RETURNING id, t, i",
+        "EXECUTE ins_{t} (1000, '2026-01-05Z', 'cold')",
+        "EXECUTE ins_{t} (1001, '2026-11-05Z', 'hot')",
+        "EXECUTE ins_{t} (1000, '2026-01-05Z', 'again')",
+        "PREPARE del_{t} (text) AS DELETE FROM {t} WHERE t LIKE $1",
+        "EXECUTE del_{t} ('row 1%')",
+        "SET plan_cache_mode = auto",
+    ],
+    # moves back and forth
+    [
+        "UPDATE {t} SET ts = '2026-11-20Z' WHERE id = 3",
+        "UPDATE {t} SET ts = '2026-01-20Z' WHERE id = 3 AND ts > '2026-11-01Z'",
+        "UPDATE {t} SET ts = '2026-02-20Z' WHERE id = 3 AND ts < '2026-02-01Z'",
+        "SELECT id, ts, t FROM {t} WHERE id = 3",
+        "UPDATE {t} SET ts = '2026-11-20Z' WHERE id = 3 AND ts < '2026-03-01Z'",
+        "UPDATE {t} SET i = 70 WHERE id = 3 RETURNING ts, i",
+        "DELETE FROM {t} WHERE id = 3",
+        "INSERT INTO {t} (id, ts, t) VALUES (3, '2026-01-01 03:00Z', 'back')",
+    ],
+]
