@@ -142,27 +142,6 @@ def test_it_all_works_without_superuser(as_role: World, world: World) -> None:
         as_role.gateway.stop(grace=0)
 
 
-def test_a_cold_write_is_refused_and_a_hot_one_by_id_alone_is_not(world: World) -> None:
-    made = make(world, PLAIN)
-    world.register(quoted(made))
-    world.archive(quoted(made))
-    before = answers(world, made, "table")
-    for statement in (
-        "INSERT INTO one.events (ts) VALUES ('2024-01-05')",
-        "UPDATE one.events SET note = 'x' WHERE id = 5",
-        "DELETE FROM one.events WHERE ts < '2024-01-02'",
-        "DELETE FROM one.events WHERE note LIKE 'note 1%'",
-    ):
-        with pytest.raises(
-            psycopg.errors.FeatureNotSupported, match=r"cold rows of one\.events cannot be changed yet"
-        ) as error:
-            world.run(statement)
-        assert "nothing was changed" in (error.value.diag.message_hint or "")
-    assert answers(world, made, "table") == before
-    assert world.run("UPDATE one.events SET note = 'hot' WHERE id = 26000 RETURNING note") == [("hot",)]
-    assert world.run("DELETE FROM one.events WHERE id = 26000 RETURNING id") == [(26000,)]
-
-
 def test_without_the_gateway_hot_queries_answer_and_cold_ones_say_what_to_start(world: World) -> None:
     world.run(
         """

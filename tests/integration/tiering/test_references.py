@@ -49,13 +49,10 @@ def test_what_cold_rows_refer_to_cannot_be_deleted_or_renamed(any_world: World) 
         "DELETE FROM public.dim_a WHERE k = 2",
         "UPDATE public.dim SET k = 52 WHERE k = 2",
         "DELETE FROM public.late WHERE k = 3",
-        "DELETE FROM public.gone WHERE k = 3",
-        "UPDATE public.gone SET k = 53 WHERE k = 3",
     ):
         with pytest.raises(psycopg.errors.ForeignKeyViolation, match=COLD) as error:
             world.run(statement)
-        assert error.value.diag.constraint_name in ("to_dim", "to_late", "to_gone")
-    assert "CASCADE" in (error.value.diag.message_hint or "")
+        assert error.value.diag.constraint_name in ("to_dim", "to_late")
     with pytest.raises(psycopg.errors.ForeignKeyViolation, match="is still referenced from table"):
         world.run("DELETE FROM public.dim WHERE k = 7")
     with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"cold rows of public\.events refer to it"):

@@ -23,7 +23,8 @@ INSERT INTO {} (id, ts, i, n, f, t, v, c, b, d, u, y, j, a, m, p, k)
 SELECT x, CASE WHEN x <= 200 THEN timestamptz '2026-01-01 00:00Z' + x * interval '1 hour'
                WHEN x <= 400 THEN timestamptz '2026-02-01 00:00Z' + (x - 200) * interval '1 hour'
                ELSE timestamptz '2026-11-01 00:00Z' + (x - 400) * interval '1 hour' END,
-       nullif(x % 17, 3), x * 1.5, x / 3.0, 'row ' || x, 'v' || x % 9, 'c' || x % 7, x % 2 = 0, date '2026-01-01' + x % 40,
+       nullif(x % 17, 3), x * 1.5, x / 3.0, 'row ' || x, 'v' || x % 9, 'c' || x % 7, x % 2 = 0,
+       date '2026-01-01' + x % 40,
        ('00000000-0000-0000-0000-' || lpad(x::text, 12, '0'))::uuid, decode(lpad(to_hex(x), 4, '0'), 'hex'),
        jsonb_build_object('x', x), ARRAY[x, x + 1], (ARRAY['sad', 'ok', 'happy'])[1 + x % 3]::mood, 1 + x % 5, x % 10
 FROM generate_series(1, 500) x
@@ -77,13 +78,14 @@ def outcome(connection: psycopg.Connection[Any], statement: str, *, ordered: boo
 
 def _ends(statement: str) -> bool:
     """Savepoints of the script's own, which must not be inside one of ours."""
-    return statement.split()[0].upper() in ("SAVEPOINT", "ROLLBACK", "RELEASE", "SET")
+    return statement.split(maxsplit=1)[0].upper() in ("SAVEPOINT", "ROLLBACK", "RELEASE", "SET")
 
 
 def build(world: World) -> Pair:
     world.run("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy'); CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
     world.run(
-        "CREATE TABLE other (k int PRIMARY KEY, w text); INSERT INTO other SELECT x, 'w' || x FROM generate_series(0, 9) x"
+        "CREATE TABLE other (k int PRIMARY KEY, w text);"
+        " INSERT INTO other SELECT x, 'w' || x FROM generate_series(0, 9) x"
     )
     for table in ("tiered", "plain"):
         world.run(

@@ -32,7 +32,8 @@ SINGLE = [
     "UPDATE {t} SET t = upper(t) WHERE t LIKE 'row 1%'",
     "UPDATE {t} SET t = upper(t) WHERE t ~ '^row 2' RETURNING t",
     "UPDATE {t} SET (i, t) = (SELECT 3, 'sub') WHERE id = 9 RETURNING i, t",
-    "UPDATE {t} SET (i, t) = (SELECT o.k, o.w FROM other o WHERE o.k = {t}.k) WHERE id IN (11, 211, 411) RETURNING i, t",
+    "UPDATE {t} SET (i, t) = (SELECT o.k, o.w FROM other o WHERE o.k = {t}.k) WHERE id IN (11, 211, 411)"
+    " RETURNING i, t",
     "UPDATE {t} SET i = 5 WHERE id = 123456",
     "UPDATE {t} SET i = 5 WHERE ts = '2026-01-01 05:00Z'",
     "UPDATE {t} SET i = 5 WHERE ts > '2026-01-31' AND ts < '2026-02-02' RETURNING id",
@@ -60,12 +61,14 @@ SINGLE = [
     " RETURNING id, ts, i, g",
     "INSERT INTO {t} (id, ts, i, t) SELECT id + 1000, ts, i, t FROM {t}",
     "INSERT INTO {t} (id, ts, i, t) SELECT id + 1000, ts, i, t FROM {t} WHERE id % 3 = 0 RETURNING id",
-    "INSERT INTO {t} (id, ts, y, j, a, m, p, u) VALUES (1000, '2026-01-05Z', '\\x00', '{\"b\": 1, \"a\": 2}', '{NULL,1}', 'ok',"
+    "INSERT INTO {t} (id, ts, y, j, a, m, p, u) VALUES (1000, '2026-01-05Z', '\\x00', '{\"b\": 1, \"a\": 2}',"
+    " '{NULL,1}', 'ok',"
     " 3, '11111111-1111-1111-1111-111111111111') RETURNING y, j, a, m, p, u",
     "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z')",
     "INSERT INTO {t} (id, ts) VALUES (405, '2026-11-01 05:00Z')",
     "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (1000, '2026-01-05Z')",
-    "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z'), (1000, '2026-01-01 05:00Z') ON CONFLICT DO NOTHING RETURNING id",
+    "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z'), (1000, '2026-01-01 05:00Z') ON CONFLICT DO"
+    " NOTHING RETURNING id",
     "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (1000, '2026-01-05Z') ON CONFLICT DO NOTHING",
     "INSERT INTO {t} (id, ts) SELECT id, ts FROM {t} ON CONFLICT DO NOTHING",
     "INSERT INTO {t} (id, ts, i) VALUES (1000, '2026-01-05Z', -5000)",
@@ -91,7 +94,8 @@ SINGLE = [
     " INSERT INTO {t} (id, ts, t) SELECT id, ts, 'again' FROM d RETURNING id, t",
     "WITH d AS (DELETE FROM {t} WHERE id = 40 RETURNING *) SELECT id, t, (SELECT count(*) FROM {t}) FROM d",
     "WITH u AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id, i) SELECT u.i, x.i FROM u JOIN {t} x USING (id)",
-    "WITH n AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING id) SELECT id, (SELECT count(*) FROM {t}) FROM n",
+    "WITH n AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING id) SELECT id, (SELECT count(*)"
+    " FROM {t}) FROM n",
     "WITH a AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id), b AS (DELETE FROM {t} WHERE id = 41 RETURNING id),"
     " c AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-02-05Z') RETURNING id)"
     " SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c",
@@ -152,8 +156,10 @@ SCRIPTS = [
     [
         "DO $$ BEGIN"
         "  UPDATE {t} SET i = 60 WHERE id = 5;"
-        "  BEGIN UPDATE {t} SET i = 61 WHERE id = 6; RAISE EXCEPTION 'no'; EXCEPTION WHEN raise_exception THEN NULL; END;"
-        "  BEGIN UPDATE {t} SET i = -5000 WHERE id = 7; EXCEPTION WHEN check_violation THEN UPDATE {t} SET i = 62 WHERE id = 7;"
+        "  BEGIN UPDATE {t} SET i = 61 WHERE id = 6; RAISE EXCEPTION 'no'; EXCEPTION WHEN raise_exception THEN"
+        " NULL; END;"
+        "  BEGIN UPDATE {t} SET i = -5000 WHERE id = 7; EXCEPTION WHEN check_violation THEN UPDATE {t} SET i ="
+        " 62 WHERE id = 7;"
         "  END;"
         "  FOR n IN 10 .. 15 LOOP UPDATE {t} SET i = n + 100 WHERE id = n; END LOOP;"
         "END $$",
@@ -166,7 +172,8 @@ SCRIPTS = [
         "EXECUTE up_{t} (100, 5)",
         "EXECUTE up_{t} (101, 405)",
         "EXECUTE up_{t} (102, 5)",
-        "PREPARE ins_{t} (bigint, timestamptz, text) AS INSERT INTO {t} (id, ts, t) VALUES ($1, $2, $3) RETURNING id, t, i",
+        "PREPARE ins_{t} (bigint, timestamptz, text) AS INSERT INTO {t} (id, ts, t) VALUES ($1, $2, $3)"
+        " RETURNING id, t, i",
         "EXECUTE ins_{t} (1000, '2026-01-05Z', 'cold')",
         "EXECUTE ins_{t} (1001, '2026-11-05Z', 'hot')",
         "EXECUTE ins_{t} (1000, '2026-01-05Z', 'again')",
@@ -184,5 +191,58 @@ SCRIPTS = [
         "UPDATE {t} SET i = 70 WHERE id = 3 RETURNING ts, i",
         "DELETE FROM {t} WHERE id = 3",
         "INSERT INTO {t} (id, ts, t) VALUES (3, '2026-01-01 03:00Z', 'back')",
+    ],
+    # a user's row triggers see and change cold rows as hot ones
+    [
+        "CREATE TABLE log_{t} (what text)",
+        "CREATE FUNCTION before_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "  IF tg_op = 'DELETE' THEN RETURN CASE WHEN OLD.id % 2 = 0 THEN OLD END; END IF;"
+        "  NEW.t := coalesce(NEW.t, '') || ' by ' || tg_op; IF NEW.i = 13 THEN RETURN NULL; END IF; RETURN NEW; END $$",
+        "CREATE FUNCTION after_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "  INSERT INTO log_{t} VALUES (tg_op || ' ' || coalesce(OLD::text, '') || ' > ' || coalesce(NEW::text, ''));"
+        "  RETURN NULL; END $$",
+        "CREATE TRIGGER b BEFORE INSERT OR UPDATE OR DELETE ON {t} FOR EACH ROW EXECUTE FUNCTION before_{t}()",
+        "CREATE TRIGGER a AFTER INSERT OR UPDATE OR DELETE ON {t} FOR EACH ROW EXECUTE FUNCTION after_{t}()",
+        "UPDATE {t} SET i = 80 WHERE id IN (3, 4, 203, 403) RETURNING id, t",
+        "UPDATE {t} SET i = 13 WHERE id IN (5, 405)",
+        "DELETE FROM {t} WHERE id IN (7, 8, 207, 208, 407, 408) RETURNING id",
+        "INSERT INTO {t} (id, ts, i) VALUES (1000, '2026-01-05Z', 1), (1001, '2026-02-05Z', 13), (1002,"
+        " '2026-11-05Z', 2)"
+        " RETURNING id, t",
+        "SELECT what FROM log_{t}",
+    ],
+    # functions that write cold rows while a statement on cold rows is running
+    [
+        "CREATE FUNCTION bump_{t}(which bigint) RETURNS int LANGUAGE plpgsql AS $$ DECLARE found int; BEGIN"
+        "  UPDATE {t} SET i = i + 1 WHERE id = which RETURNING i INTO found; RETURN found; END $$",
+        "UPDATE {t} SET t = 'bumped' WHERE id IN (20, 21) AND bump_{t}(id + 200) IS NOT NULL RETURNING id, t",
+        "SELECT id, i, t FROM {t} WHERE id IN (20, 21, 220, 221)",
+        "SELECT bump_{t}(30), bump_{t}(30), bump_{t}(430)",
+        "INSERT INTO {t} (id, ts, i) SELECT x, '2026-01-05Z', bump_{t}(31) FROM generate_series(1000, 1004) x"
+        " RETURNING id, i",
+        "SELECT id, i FROM {t} WHERE id IN (30, 31, 430)",
+    ],
+    # views, and rows they hide
+    [
+        "CREATE VIEW small_{t} AS SELECT id, ts, i, t FROM {t} WHERE i < 10 WITH CHECK OPTION",
+        "UPDATE small_{t} SET i = i + 1 WHERE id IN (6, 206, 406) RETURNING id, i",
+        "UPDATE small_{t} SET i = 50 WHERE id = 6",
+        "INSERT INTO small_{t} VALUES (1000, '2026-01-05Z', 3, 'x') RETURNING id, i",
+        "INSERT INTO small_{t} VALUES (1001, '2026-01-05Z', 30, 'x')",
+        "DELETE FROM small_{t} WHERE id IN (6, 1000, 14) RETURNING id",
+    ],
+    # a cursor over rows that change under it
+    [
+        "DECLARE seen_{t} CURSOR FOR SELECT id, i FROM {t} WHERE id < 8 ORDER BY id",
+        "FETCH 2 FROM seen_{t}",
+        "UPDATE {t} SET i = 99 WHERE id < 8",
+        "FETCH ALL FROM seen_{t}",
+        "SELECT id, i FROM {t} WHERE id < 8",
+        "CLOSE seen_{t}",
+    ],
+    # row locks lock nothing cold and lose nothing
+    [
+        "SELECT id, i FROM {t} WHERE id IN (5, 405) FOR UPDATE",
+        "UPDATE {t} SET i = 90 WHERE id IN (SELECT id FROM {t} WHERE id IN (5, 405) FOR UPDATE) RETURNING id, i",
     ],
 ]

@@ -1,0 +1,162 @@
+"""Writers of the same cold rows: nobody's update is lost, whatever the isolation level."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from integration.writes.pair import Pair
+
+Connection = psycopg.Connection[Any]
+LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+
+
+def open_at(pair: Pair, level: str) -> Connection:
+    connection = pair.world.connect(autocommit=False)
+    connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+    return connection
+
+
+def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except psycopg.Error as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, outcome
+
+
+def waits(pair: Pair, connection: Connection) -> bool:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+    return pair.world.run(query, connection.info.backend_pid) == [(1,)]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never came to that")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_first_updater_wins(pair: Pair, level: str) -> None:
+    first, second = open_at(pair, level), open_at(pair, level)
+    first.execute("UPDATE tiered SET i = 200 WHERE id = 50")
+    thread, outcome = in_thread(lambda: second.execute("UPDATE tiered SET i = 201 WHERE id = 50"))
+    until(lambda: waits(pair, second))
+    first.commit()
+    thread.join(30)
+    assert isinstance(outcome[0], psycopg.errors.SerializationFailure)
+    second.rollback()
+    second.execute("UPDATE tiered SET i = i + 1 WHERE id = 50")  # retried, it goes on from what the first wrote
+    second.commit()
+    assert pair.world.run("SELECT i FROM tiered WHERE id = 50") == [(201,)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_who_waits_for_one_that_gives_up_goes_on(pair: Pair, level: str) -> None:
+    first, second = open_at(pair, level), open_at(pair, level)
+    first.execute("DELETE FROM tiered WHERE id = 51")
+    thread, outcome = in_thread(lambda: second.execute("UPDATE tiered SET i = 202 WHERE id = 51").rowcount)
+    until(lambda: waits(pair, second))
+    first.rollback()
+    thread.join(30)
+    assert outcome == [1]
+    second.commit()
+    assert pair.world.run("SELECT i FROM tiered WHERE id = 51") == [(202,)]
+
+
+def test_two_that_wait_for_each_other_are_found(pair: Pair) -> None:
+    one, two = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
+    one.execute("UPDATE tiered SET i = 1 WHERE id = 52")
+    two.execute("UPDATE tiered SET i = 1 WHERE id = 53")
+    threads = [
+        in_thread(lambda: one.execute("UPDATE tiered SET i = 2 WHERE id = 53").rowcount),
+        in_thread(lambda: two.execute("UPDATE tiered SET i = 2 WHERE id = 52").rowcount),
+    ]
+    until(lambda: any(outcome for _, outcome in threads))
+    dead = [outcome[0] for _, outcome in threads if outcome]
+    assert any(isinstance(found, psycopg.errors.DeadlockDetected) for found in dead)
+    for connection in (one, two):
+        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            connection.rollback()
+    for thread, _ in threads:
+        thread.join(30)
+    one.rollback()
+    two.rollback()
+
+
+def test_the_same_new_key_twice_is_one_row(pair: Pair) -> None:
+    one, two = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
+    insert = "INSERT INTO tiered (id, ts, i) VALUES (9000, '2026-01-09Z', %s)"
+    one.execute(insert, [1])
+    thread, outcome = in_thread(lambda: two.execute(insert, [2]))
+    until(lambda: waits(pair, two))
+    one.commit()
+    thread.join(30)
+    assert isinstance(outcome[0], psycopg.errors.SerializationFailure)
+    two.rollback()
+    with pytest.raises(psycopg.errors.UniqueViolation, match=r"already exists"):
+        two.execute(insert, [2])
+    two.rollback()
+    assert pair.world.run("DELETE FROM tiered WHERE id = 9000 RETURNING i") == [(1,)]
+
+
+def test_serializable_transactions_read_cold_rows_and_do_not_write_them(pair: Pair) -> None:
+    connection = open_at(pair, "SERIALIZABLE")
+    assert connection.execute("SELECT count(*) FROM tiered WHERE id < 10").fetchall() == [(9,)]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="SERIALIZABLE") as error:
+        connection.execute("UPDATE tiered SET i = 1 WHERE id = 5")
+    assert "REPEATABLE READ" in str(error.value)
+    connection.rollback()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_counter_counts_every_increment(pair: Pair, level: str) -> None:
+    """A cold row and a hot one get the same increments, together or not at all."""
+    before = pair.world.run("SELECT id, i FROM tiered WHERE id IN (60, 460) ORDER BY id")
+    done, failures = [0] * 4, []
+
+    def count(number: int) -> None:
+        connection = pair.world.connect(autocommit=False)
+        while done[number] < 10:
+            try:
+                connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+                for row in (60, 460) if number % 2 else (460, 60):
+                    assert connection.execute("UPDATE tiered SET i = i + 1 WHERE id = %s", [row]).rowcount == 1
+                connection.commit()
+                done[number] += 1
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+                connection.rollback()
+            except BaseException as error:
+                failures.append(error)
+                return
+
+    threads = [threading.Thread(target=count, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failures == []
+    after = pair.world.run("SELECT id, i FROM tiered WHERE id IN (60, 460) ORDER BY id")
+    assert after == [(row, (i or 0) + 40) for row, i in before]
+
+
+def test_others_see_a_write_when_it_is_committed(pair: Pair) -> None:
+    writer, reader = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
+    old = reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall()
+    writer.execute("UPDATE tiered SET i = 300 WHERE id = 54")
+    assert reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall() == old
+    writer.commit()
+    assert reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall() == [(300,)]
+    reader.rollback()

@@ -1,0 +1,143 @@
+"""Whatever way a cold write takes, it is stored or it is not committed."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from integration.writes.pair import Pair
+
+FIVE = "SELECT i, t FROM tiered WHERE id = 5"
+
+
+@pytest.fixture
+def client(pair: Pair) -> psycopg.Connection[Any]:
+    return pair.world.connect()
+
+
+@pytest.mark.parametrize("statement", ["UPDATE tiered SET i = 500 WHERE id = 5", "DELETE FROM tiered WHERE id = 5"])
+def test_without_its_trigger_a_write_cannot_be_committed(
+    pair: Pair, client: psycopg.Connection[Any], statement: str
+) -> None:
+    before = pair.world.run(FIVE)
+    client.execute('ALTER TABLE tiered DISABLE TRIGGER "!frostline"')
+    try:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored") as error:
+            client.execute(statement)
+        assert "nothing was changed" in (error.value.diag.message_hint or "")
+        assert client.execute("UPDATE tiered SET i = 5 WHERE id = 123456").rowcount == 0
+    finally:
+        client.execute('ALTER TABLE tiered ENABLE ALWAYS TRIGGER "!frostline"')
+    assert pair.world.run(FIVE) == before
+
+
+def test_a_swallowed_version_is_noticed(pair: Pair, client: psycopg.Connection[Any]) -> None:
+    before = pair.world.run(FIVE)
+    (delta,) = client.execute("SELECT delta::text FROM frostline.tables").fetchone() or ("",)
+    client.execute("CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    client.execute(f"CREATE TRIGGER swallow BEFORE INSERT ON {delta} FOR EACH ROW EXECUTE FUNCTION swallow()")
+    try:
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            client.execute("UPDATE tiered SET i = 500 WHERE id = 5")
+    finally:
+        client.execute("DROP FUNCTION swallow CASCADE")
+    assert pair.world.run(FIVE) == before
+
+
+def test_the_replica_role_writes_too(client: psycopg.Connection[Any]) -> None:
+    with client.transaction(force_rollback=True):
+        client.execute("SET LOCAL session_replication_role = replica")
+        client.execute("UPDATE tiered SET i = 501 WHERE id = 5")
+        assert client.execute("SELECT i FROM tiered WHERE id = 5").fetchall() == [(501,)]
+        client.execute("SET LOCAL session_replication_role = origin")
+
+
+def test_a_foreign_partition_is_written_by_its_own_name(client: psycopg.Connection[Any]) -> None:
+    with client.transaction(force_rollback=True):
+        assert client.execute("UPDATE tiered_2026_01 SET i = 502 WHERE id = 5 RETURNING i").fetchall() == [(502,)]
+        client.execute("INSERT INTO tiered_2026_01 (id, ts) VALUES (1000, '2026-01-05Z')")
+        client.execute("DELETE FROM tiered_2026_01 WHERE id = 6")
+        assert client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 1000)").fetchall() == [
+            (5, 502),
+            (1000, None),
+        ]
+        with pytest.raises(psycopg.errors.CheckViolation, match="violates partition constraint"), client.transaction():
+            client.execute("INSERT INTO tiered_2026_01 (id, ts) VALUES (1001, '2026-02-05Z')")
+
+
+def test_copy_routes_rows_to_both_tiers(client: psycopg.Connection[Any]) -> None:
+    rows = [(2000 + x, f"2026-{('01', '02', '11')[x % 3]}-05 00:00:{x % 60:02}Z", f"copied\t{x}\n") for x in range(300)]
+    tables = ("tiered", "plain")
+    with client.transaction(force_rollback=True):
+        for table in tables:
+            with client.cursor().copy(f"COPY {table} (id, ts, t) FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+        found = [client.execute(f"SELECT * FROM {table} WHERE id >= 2000 ORDER BY id").fetchall() for table in tables]
+        assert found[0] == found[1]
+        assert len(found[0]) == 300
+
+
+def test_a_role_with_nothing_but_table_privileges(pair: Pair, client: psycopg.Connection[Any]) -> None:
+    role = f"writer_{uuid.uuid4().hex[:8]}"
+    client.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'writer'")
+    client.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON tiered TO {role}")
+    try:
+        with psycopg.connect(make_conninfo(pair.world.dsn, user=role, password="writer")) as writer:
+            assert writer.execute("UPDATE tiered SET i = 503 WHERE id IN (5, 405)").rowcount == 2
+            assert writer.execute("INSERT INTO tiered (id, ts) VALUES (1000, '2026-01-05Z')").rowcount == 1
+            assert writer.execute("DELETE FROM tiered WHERE id IN (6, 1000)").rowcount == 2
+            assert writer.execute("UPDATE tiered SET ts = '2026-11-09Z' WHERE id = 7").rowcount == 1
+            assert writer.execute("SELECT count(*) FROM tiered WHERE id < 8 OR i = 503").fetchall() == [(7,)]
+            writer.rollback()
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                writer.execute("SELECT * FROM frostline_delta.held_1")
+    finally:
+        client.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_truncate_is_refused(client: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.Error):
+        client.execute("TRUNCATE tiered")
+    assert client.execute("SELECT count(*) FROM tiered").fetchall() == [(500,)]
+
+
+def test_foreign_keys_do_to_cold_rows_what_they_say(client: psycopg.Connection[Any]) -> None:
+    """The key of `other` has no action; a violation names the row, and a delete of both in order passes."""
+    with client.transaction(force_rollback=True):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation), client.transaction():
+            client.execute("DELETE FROM other WHERE k = 3")
+        client.execute("DELETE FROM tiered WHERE k = 3; DELETE FROM plain WHERE k = 3; DELETE FROM other WHERE k = 3")
+        with pytest.raises(psycopg.errors.ForeignKeyViolation, match="is not present in table"), client.transaction():
+            client.execute("UPDATE tiered SET k = 3 WHERE id = 5")
+
+
+def test_new_keys_replace_old_rows_where_that_is_wanted(client: psycopg.Connection[Any]) -> None:
+    client.execute("UPDATE frostline.tables SET cold_duplicates = 'upsert'")
+    try:
+        with client.transaction(force_rollback=True):
+            client.execute("INSERT INTO tiered (id, ts, i, t) VALUES (5, '2026-01-01 05:00Z', 1, 'newest')")
+            client.execute("INSERT INTO tiered (id, ts, i, t) VALUES (5, '2026-01-01 05:00Z', 2, 'newest of all')")
+            assert client.execute(FIVE).fetchall() == [(2, "newest of all")]
+            with pytest.raises(psycopg.errors.UniqueViolation), client.transaction():
+                client.execute("UPDATE tiered SET id = 5, ts = '2026-01-01 05:00Z' WHERE id = 6")
+    finally:
+        client.execute("UPDATE frostline.tables SET cold_duplicates = 'error'")
+
+
+def test_a_value_the_lake_cannot_hold_stays_out_of_it(client: psycopg.Connection[Any]) -> None:
+    for change in ("d = 'infinity'", "n = 'NaN'"):
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="the lake cannot hold the value"):
+            client.execute(f"UPDATE tiered SET {change} WHERE id = 5")
+
+
+def test_many_single_updates_in_one_transaction(client: psycopg.Connection[Any]) -> None:
+    with client.transaction(force_rollback=True):
+        for number in range(200):
+            client.execute("UPDATE tiered SET i = %s WHERE id = %s", [number, 1 + number % 3])
+        found = client.execute("SELECT id, i FROM tiered WHERE id <= 3 ORDER BY id").fetchall()
+        assert found == [(1, 198), (2, 199), (3, 197)]
