@@ -55,7 +55,7 @@ def _foreign_keys(connection: Connection, table: Table, cold_fk: str) -> Iterato
         if action in _SET_BY_ACTION
     ]
     if changing:
-        yield f"{', '.join(changing)}: cold rows that refer to a row are changed with it, so that takes as long as they are many"
+        yield f"{', '.join(changing)}: cold rows that refer to a row are changed along with it"
 
 
 def _partitions(connection: Connection, table: Table) -> Iterator[str]:

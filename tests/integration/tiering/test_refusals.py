@@ -291,7 +291,7 @@ CAUTIONS = {
     "a foreign key that cascades": (
         "CREATE TABLE public.dim (k int PRIMARY KEY);"
         + PLAIN.replace("v int,", "v int REFERENCES public.dim ON DELETE CASCADE ON UPDATE SET NULL,"),
-        "t_v_fkey ON DELETE CASCADE, t_v_fkey ON UPDATE SET NULL: cold rows that refer to a row are changed with it",
+        "t_v_fkey ON DELETE CASCADE, t_v_fkey ON UPDATE SET NULL: cold rows that refer to a row are changed along",
     ),
     "a trigger of one partition": (
         PLAIN + TRIGGER + "CREATE TRIGGER own AFTER INSERT ON public.t_1 EXECUTE FUNCTION public.f()",

@@ -61,10 +61,8 @@ def test_a_foreign_partition_is_written_by_its_own_name(client: psycopg.Connecti
         assert client.execute("UPDATE tiered_2026_01 SET i = 502 WHERE id = 5 RETURNING i").fetchall() == [(502,)]
         client.execute("INSERT INTO tiered_2026_01 (id, ts) VALUES (1000, '2026-01-05Z')")
         client.execute("DELETE FROM tiered_2026_01 WHERE id = 6")
-        assert client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 1000)").fetchall() == [
-            (5, 502),
-            (1000, None),
-        ]
+        found = client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 1000) ORDER BY id").fetchall()
+        assert found == [(5, 502), (1000, 7)]
         with pytest.raises(psycopg.errors.CheckViolation, match="violates partition constraint"), client.transaction():
             client.execute("INSERT INTO tiered_2026_01 (id, ts) VALUES (1001, '2026-02-05Z')")
 
