@@ -92,6 +92,12 @@ class ArchiveSettings(Section):
     orphan_age: float = Field(3600, ge=0, description="seconds before a file nothing refers to may be removed")
 
 
+class FoldSettings(Section):
+    rows: int = Field(10_000, ge=1, description="changes of cold rows that make `frostline archive` fold a table")
+    bytes: ByteSize = Field(ByteSize(64_000_000), gt=0, description="the same by their size in Postgres")
+    age: float = Field(900, ge=0, description="seconds since the last fold after which any change does")
+
+
 class SparkSettings(Section):
     master: str = Field("local[*]", description="Spark master")
     memory: str = Field("2g", description="driver memory (in local mode: all of Spark's)")
@@ -110,6 +116,7 @@ class Settings(Section):
     s3: S3Settings = S3Settings.model_construct()
     gateway: GatewaySettings = GatewaySettings.model_construct()
     archive: ArchiveSettings = ArchiveSettings.model_construct()
+    fold: FoldSettings = FoldSettings.model_construct()
     spark: SparkSettings = SparkSettings.model_construct()
     local: LocalSettings = LocalSettings.model_construct()
 

@@ -55,6 +55,27 @@ POINTS = {
     "clean.files": "files that nothing refers to are to be removed",
 }
 
+_FOLD_STEPS = ("versions", "merge", "record")
+# The same for a fold.
+FOLD_POINTS = {
+    "fold.begin": "nothing is recorded",
+    "fold.begun": "the operation has a row",
+    **{f"{step}.begin": f"{step}: its start is not recorded" for step in _FOLD_STEPS},
+    **{f"{step}.begun": f"{step}: its start is recorded" for step in _FOLD_STEPS},
+    **{f"{step}.end": f"{step}: done, its end is not recorded" for step in _FOLD_STEPS},
+    **{f"{step}.ended": f"{step}: its end is recorded" for step in _FOLD_STEPS},
+    "versions.snapshot": "a Postgres snapshot is exported, its versions are not noted",
+    "merge.ready": "the Iceberg table can be merged into",
+    "merge.commit": "the Iceberg commit is made, nobody knows",
+    "merge.flush": "the commit is found by the operation's id, its files are not flushed",
+    "merge.recorded": "the snapshot is recorded with the operation",
+    "record.counted": "what the periods hold now is known",
+    "record.fenced": "no cold writer is at work, nothing is changed",
+    "record.commit": "snapshot and periods are set, the versions removed, not committed",
+    "fold.end": "all is done, the operation is not recorded as done",
+    "adopt.begin": "a commit of an earlier run is found",
+}
+
 
 class InjectedFault(OSError):
     """A test wanted this to fail."""
@@ -68,8 +89,8 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    if point not in POINTS:
-        raise LookupError(f"{point} is not in faults.POINTS")
+    if point not in POINTS and point not in FOLD_POINTS:
+        raise LookupError(f"{point} is in neither faults.POINTS nor faults.FOLD_POINTS")
     with socket.socket(socket.AF_UNIX) as test:
         test.connect(address)
         test.sendall(f"{os.getpid()} {point}\n".encode())

@@ -19,6 +19,7 @@ class Options:
     cold_fk: str = "check"
     premake: int = 2
     coalesce: tuple[str, str] | None = None  # (to what width, how old a period must be)
+    merge_mode: str = "copy-on-write"
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,12 @@ def find(connection: Connection, oid: int) -> Managed | None:
         metadata_location=metadata,
         lake_names={column.name: lake[column.number] for column in table.stored if column.number in lake},
         installation=installation,
-        options=Options(options[0], options[1], (options[2], options[3]) if options[2] is not None else None),
+        options=_options(*options),
     )
+
+
+def _options(cold_fk: str, premake: int, to: str | None, after: str | None, merge_mode: str) -> Options:
+    return Options(cold_fk, premake, (to, after) if to is not None and after is not None else None, merge_mode)
 
 
 def every(connection: Connection) -> list[Managed]:

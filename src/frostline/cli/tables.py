@@ -1,4 +1,4 @@
-"""Commands that work on the user's tables: init, register, archive, verify, coalesce."""
+"""Commands that work on the user's tables: init, register, archive, fold, verify, coalesce."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from frostline.tiering import register as registration
 
 if TYPE_CHECKING:
     from frostline.tiering import cycle
+    from frostline.tiering.fold.run import Folded
 
 PANEL = "Your tables"
 Name = Annotated[str, typer.Argument(metavar="SCHEMA.TABLE", help="As in SQL; odd names in double quotes.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SCHEMA.TABLE]...", help="Which tables; none: all that are registered."),
+]
 Hot = Annotated[
     str, typer.Option("--hot", help="How long rows stay in Postgres: an interval, or a width for an integer key.")
 ]
@@ -31,6 +36,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("init", rich_help_panel=PANEL)(init)
     app.command("register", rich_help_panel=PANEL)(register)
     app.command("archive", rich_help_panel=PANEL)(archive)
+    app.command("fold", rich_help_panel=PANEL)(fold)
     app.command("verify", rich_help_panel=PANEL)(verify)
     app.command("coalesce", rich_help_panel=PANEL)(coalesce)
 
@@ -87,15 +93,12 @@ def register(  # noqa: PLR0913, PLR0917 - one per option of the command
 
 def archive(
     context: typer.Context,
-    tables: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SCHEMA.TABLE]...", help="Which tables; none: all that are registered."),
-    ] = None,
+    tables: Names = None,
     before: Annotated[
         str | None, typer.Option(metavar="DATE", help="Archive what ends before this, whatever the hot period.")
     ] = None,
 ) -> None:
-    """Create future partitions, then move every partition older than the hot period to the lake, oldest first."""
+    """Create future partitions, fold, then move every partition older than the hot period to the lake, oldest first."""
     # Here, not above: Spark and PyIceberg take most of a second to import.
     from frostline.pipeline.session import spark_session
     from frostline.tiering import cycle
@@ -107,7 +110,7 @@ def archive(
     for outcome in outcomes:
         if outcome.error is not None:
             print_error(outcome.error)
-    if not any(outcome.state != "created" for outcome in outcomes):
+    if not any(outcome.state not in ("created", "folded") for outcome in outcomes):
         report().line("No partition is older than the hot period; nothing to archive.")
     if outcomes:
         _print_outcomes(outcomes)
@@ -125,6 +128,38 @@ def _print_outcomes(outcomes: list[cycle.Outcome]) -> None:
         done = one.archived
         figures = (f"{done.rows:,}", f"{done.bytes:,}", str(done.files)) if done is not None else ("", "", "")
         shown.add_row(Text(one.table), Text(one.what), one.state, *figures)
+    output().print(shown)
+
+
+def fold(context: typer.Context, tables: Names = None) -> None:
+    """Merge changes of cold rows into the lake, where they are read faster. Rows stay what they are to everyone."""
+    from frostline.pipeline.session import spark_session
+    from frostline.tiering import cycle
+
+    settings = load_settings(context)
+    require_dsn(settings)
+    jars = artifacts.fetch(settings, report=report()).jars
+    outcomes = cycle.folds(settings, tables or [], report(), lambda: spark_session(settings, jars))
+    for outcome in outcomes:
+        if outcome.error is not None:
+            print_error(outcome.error)
+    done = [outcome.folded for outcome in outcomes if outcome.folded is not None]
+    if done:
+        _print_folds(done)
+    if any(outcome.error is not None for outcome in outcomes):
+        raise typer.Exit(1)
+    if not done:
+        report().line("No cold row was changed since the last fold; nothing to fold.")
+
+
+def _print_folds(done: list[Folded]) -> None:
+    heads = ("table", "versions", "updated", "deleted", "inserted", "files rewritten", "seconds")
+    shown = Table(*heads, box=None, pad_edge=False, header_style="bold")
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for one in done:
+        figures = (one.versions, one.updated, one.deleted, one.inserted, one.files)
+        shown.add_row(Text(one.table), *(f"{figure:,}" for figure in figures), f"{one.seconds:.1f}")
     output().print(shown)
 
 

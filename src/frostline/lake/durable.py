@@ -12,14 +12,14 @@ from frostline.lake import storage
 from frostline.lake.catalog import opened, table_of
 
 
-def flush(settings: Settings, managed: Managed) -> None:
-    """Flush every file the head snapshot added, its metadata, and the directories that name them."""
+def flush(settings: Settings, managed: Managed, snapshot: int | None = None) -> None:
+    """Flush every file a snapshot (else the head) added, its metadata, and the directories that name them."""
     with opened(settings) as catalog:
-        storage.of(settings).flush(_locations(table_of(catalog, managed)))
+        storage.of(settings).flush(_locations(table_of(catalog, managed), snapshot))
 
 
-def _locations(table: IcebergTable) -> Iterator[str]:
-    head = table.current_snapshot()
+def _locations(table: IcebergTable, snapshot: int | None) -> Iterator[str]:
+    head = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
     yield table.metadata_location
     if head is None:
         return

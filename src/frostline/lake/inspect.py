@@ -21,15 +21,33 @@ def opened(storage: Storage, metadata_location: str) -> FileIO:
 
 def files_of(snapshot: Snapshot, key: int, key_type: str, range_: Range) -> list[DataFile]:
     """The files that may hold rows of a period, by the bounds of the partition key."""
+    return [snapshot.files[at] for at in places_of(snapshot, key, key_type, range_)]
+
+
+def places_of(snapshot: Snapshot, key: int, key_type: str, range_: Range) -> list[int]:
+    """The same by their places in the snapshot."""
+    return [at for at, file in enumerate(snapshot.files) if _overlaps(file, key, key_type, range_)]
+
+
+def inside(file: DataFile, key: int, key_type: str, range_: Range) -> bool:
+    """Whether a file holds rows of the period only."""
+    lower, upper = _ends(file, key, key_type)
+    if range_.lower is not None and (lower is None or lower < range_.lower.order):
+        return False
+    return range_.upper is None or (upper is not None and upper < range_.upper.order)
+
+
+def _ends(file: DataFile, key: int, key_type: str) -> tuple[int | None, int | None]:
     unit = _DAY if key_type == "date" else 1
-    return [file for file in snapshot.files if _overlaps(file, key, unit, range_)]
-
-
-def _overlaps(file: DataFile, key: int, unit: int, range_: Range) -> bool:
     lower, upper = (
         int.from_bytes(raw, "little", signed=True) * unit if raw is not None else None
         for raw in (file.lower.get(key), file.upper.get(key))
     )
+    return lower, upper
+
+
+def _overlaps(file: DataFile, key: int, key_type: str, range_: Range) -> bool:
+    lower, upper = _ends(file, key, key_type)
     if lower is not None and range_.upper is not None and lower >= range_.upper.order:
         return False
     return upper is None or range_.lower is None or upper >= range_.lower.order

@@ -36,6 +36,8 @@ from pyiceberg.types import (
 )
 
 from frostline.catalog.registry import Managed
+from frostline.lake.metrics import BOUND_LENGTH
+from frostline.model.tables import Column
 
 OPERATION = "frostline.operation"  # snapshot property: which operation made it
 PERIOD = "frostline.period"  # and which rows it moved
@@ -52,6 +54,8 @@ _STEPS: tuple[tuple[int, Transform[Any, Any]], ...] = (
 # A look-up decodes one row group at least: with 16 thousand rows that takes 2 ms, with the usual 128 MB 20 ms and more.
 # Whole scans are 4 % slower than with the largest groups, files as large.
 ROWS_PER_GROUP = 16_384
+# One byte a row: of twenty row groups without the value, one is decoded for nothing.
+FALSE_POSITIVES = 0.05
 _WIDTHS = {"boolean": 1, "int": 4, "float": 4, "date": 4, "long": 8, "double": 8, "timestamp": 8, "timestamptz": 8}
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(),
@@ -113,6 +117,33 @@ def properties(managed: Managed) -> dict[str, str]:
         "frostline.table": str(managed.table),
         INSTALLATION: managed.installation,
     }
+
+
+def merge_properties(managed: Managed, file_bytes: int) -> dict[str, str]:
+    """What keeps the files of a MERGE by Spark as much like our own as Spark can write them."""
+    mode = managed.options.merge_mode
+    lookups = [
+        managed.lake_names[name]
+        for name in managed.table.primary_key
+        if name != managed.table.key and _column(managed, name).storage.iceberg != "boolean"
+    ]
+    return {
+        **{f"write.{action}.mode": mode for action in ("delete", "update", "merge")},
+        "write.merge.isolation-level": "serializable",
+        # A partition's rows come together and are sorted, so that its files' keys follow each other. By range Spark
+        # would merge twice, once to find out where to cut.
+        "write.merge.distribution-mode": "hash",
+        # Rows of a file are four times as large in the heap, about.
+        "write.target-file-size-bytes": str(max(file_bytes // 4, 1)),
+        "write.metadata.metrics.default": f"truncate({BOUND_LENGTH})",
+        **{f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in lookups},
+        **{f"write.parquet.bloom-filter-fpp.column.{name}": str(FALSE_POSITIVES) for name in lookups},
+        **{f"write.parquet.bloom-filter-ndv.column.{name}": str(ROWS_PER_GROUP) for name in lookups},
+    }
+
+
+def _column(managed: Managed, name: str) -> Column:
+    return next(column for column in managed.table.columns if column.name == name)
 
 
 def _row_group_bytes(managed: Managed) -> int:

@@ -45,6 +45,12 @@ def stands_on(table: IcebergTable, head: Snapshot, managed: Managed, files: Mapp
     return kept == set(_registered(managed, files))
 
 
+def only_changes(table: IcebergTable, head: Snapshot, managed: Managed, files: Mapping[str, str]) -> bool:
+    """Whether the head consists of files of the registry's snapshot and of its own, and of nothing else."""
+    kept = {_file(entry) for entry in _entries(table.io, head) if not _added(entry, head)}
+    return kept <= set(_registered(managed, files))
+
+
 def shows(table: IcebergTable, managed: Managed, files: Mapping[str, str]) -> bool:
     """Whether the head is the registry's snapshot, or one of the same files where that is forgotten."""
     head = table.current_snapshot()

@@ -24,7 +24,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType, UUIDType
 
-from frostline.lake.layout import ROWS_PER_GROUP
+from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP
 from frostline.lake.metrics import Column, Metrics
 from frostline.lake.partitions import values as partition_values
 from frostline.lake.storage import storage_properties
@@ -32,8 +32,6 @@ from frostline.lake.storage import storage_properties
 # Rows that are put in order and encoded at a time.
 _ROWS_AT_ONCE = 8 * ROWS_PER_GROUP
 _COMPRESSION_LEVEL = 3
-# One byte a row: of twenty row groups without the value, one is decoded for nothing.
-_FALSE_POSITIVES = 0.05
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -210,7 +208,7 @@ class Writer:
             "compression_level": _COMPRESSION_LEVEL,
             "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
             "bloom_filter_options": {
-                name: {"ndv": distinct, "fpp": _FALSE_POSITIVES} for name in self._looked_up(table)
+                name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._looked_up(table)
             },
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,

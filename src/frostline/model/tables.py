@@ -59,6 +59,11 @@ class Table:
         return f"{self.schema}.{self.name}"
 
     @property
+    def key_column(self) -> Column:
+        """The column the table is partitioned by."""
+        return next(column for column in self.columns if column.name == self.key)
+
+    @property
     def stored(self) -> tuple[Column, ...]:
         """The columns whose values are kept; virtual generated ones are computed by whoever reads."""
         return tuple(column for column in self.columns if column.generated != "v")

@@ -52,7 +52,7 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
             columns=_columns(managed),
             target=writer.target(table, settings.lake.file_size, f"operation-{operation}"),
         )
-        parts = _slices(source, settings.lake.file_size, spark.sparkContext.defaultParallelism)
+        parts = cut(source.pages, source.bytes, settings.lake.file_size, spark.sparkContext.defaultParallelism)
         files = _run(spark, job, parts, operation)
         reached("export.written")
         lake.append(settings, managed, files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})
@@ -61,7 +61,7 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
     except Exception as error:
         raise OperationError(
             f"exporting {source.leaf} to the lake failed; the table is as it was",
-            detail=storage.of(settings).said(_cause(error))[0],
+            detail=storage.of(settings).said(cause(error))[0],
             hint=f"Spark's own words are in {settings.local.dir / 'logs' / 'spark.log'}; run the same command again",
         ) from error
 
@@ -91,14 +91,13 @@ def _columns(managed: Managed) -> tuple[Wire, ...]:
     )
 
 
-def _slices(source: Source, file_bytes: int, at_once: int) -> list[Slice]:
-    """Page ranges that cover the heap whatever was added to it since: the last has no end.
+def cut(pages: int, size: int, part_bytes: int, at_once: int) -> list[Slice]:
+    """Page ranges that cover a heap whatever was added to it since: the last has no end.
 
-    Each is about one file's worth; a leaf of fewer files than Spark runs tasks is cut further, though not too far.
+    Each is about one part's worth; a heap of fewer parts than Spark runs tasks is cut further, though not too far.
     """
-    count = max(math.ceil(source.bytes / file_bytes), min(at_once, source.bytes // _LEAST_BYTES), 1)
-    pages = max(math.ceil(source.pages / count), 1)
-    starts = list(range(0, max(source.pages, 1), pages))
+    count = max(math.ceil(size / part_bytes), min(at_once, size // _LEAST_BYTES), 1)
+    starts = list(range(0, max(pages, 1), max(math.ceil(pages / count), 1)))
     return [Slice(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
@@ -106,7 +105,7 @@ def _identifier(*names: str) -> str:
     return Identifier(*names).as_string(None)
 
 
-def _cause(error: Exception) -> str:
+def cause(error: Exception) -> str:
     """The innermost reason of a Spark failure, one line."""
     text = str(error)
     if task := re.search(rf"{TaskFailed.__name__}: (.+)", text):

@@ -116,7 +116,8 @@ def _catalog(settings: Settings) -> dict[str, str]:
     """Set at run time: as start-up options passwords and keys would stand in the process list."""
     prefix = f"spark.sql.catalog.{settings.lake.name}"
     own = {f"{prefix}.{name}": value for name, value in spark_properties(settings).items()}
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | own
+    # No cache: tables are written by others than Spark too, and a MERGE must begin at the head.
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"} | own
 
 
 @contextmanager

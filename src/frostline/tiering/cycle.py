@@ -1,4 +1,4 @@
-"""One round over any number of tables: future partitions, then every expired period, the oldest first, then coalescing.
+"""One round over any number of tables: future partitions, folding, every expired period, the oldest first, coalescing.
 
 What fails in one table is told at the end and stops no other. Within a table the periods after a failed one have to
 wait, for the cold tier has no holes.
@@ -23,6 +23,7 @@ from frostline.report import Report
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
+from frostline.tiering.fold.run import Folded, fold
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.premake import premake
 
@@ -38,8 +39,9 @@ class Outcome:
 
     table: str
     what: str
-    state: str  # created, archived, joined, failed, waits
+    state: str  # created, folded, archived, joined, failed, waits
     archived: Archived | None = None
+    folded: Folded | None = None
     error: FrostlineError | None = None
 
 
@@ -61,16 +63,20 @@ def cycle(
     before: str | None = None,
 ) -> list[Outcome]:
     """Work on these tables, or on all that are registered."""
-    with connect(settings.dsn.get_secret_value()) as connection:
-        found = [registry.get(connection, name) for name in names] if names else registry.every(connection)
+    found = _named(settings, names)
     with run.Warm(spark) as warm:
         shared = Round(settings, report, warm, before)
         return [outcome for managed in found for outcome in _table(shared, managed)]
 
 
+def _named(settings: Settings, names: Sequence[str]) -> list[Managed]:
+    with connect(settings.dsn.get_secret_value()) as connection:
+        return [registry.get(connection, name) for name in names] if names else registry.every(connection)
+
+
 def _table(shared: Round, managed: Managed) -> Iterator[Outcome]:
     name = Identifier(managed.table.schema, managed.table.name).as_string(None)
-    for task in (_premake, _archive, _coalesce):
+    for task in (_premake, _fold, _archive, _coalesce):
         for outcome in task(shared, name):
             yield replace(outcome, table=str(managed.table))
             if outcome.error is not None and outcome.error.sqlstate == _BUSY:
@@ -89,6 +95,35 @@ def _premake(shared: Round, name: str) -> Iterator[Outcome]:
     except Exception as error:
         yield Outcome(name, "future partitions", "failed", error=_told(error))
     yield from (Outcome(name, leaf, "created") for leaf in made)
+
+
+def _fold(shared: Round, name: str) -> Iterator[Outcome]:
+    """Before archiving, which would put a commit that an earlier fold did not live to record aside."""
+    try:
+        for one in fold(shared.settings, name, shared.report, shared.warm, always=False):
+            yield Outcome(name, f"{one.versions:,} changes", "folded", folded=one)
+    except Exception as error:
+        yield Outcome(name, "folding", "failed", error=_told(error))
+
+
+def folds(
+    settings: Settings,
+    names: Sequence[str],
+    report: Report,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+) -> list[Outcome]:
+    """Fold these tables, or all that are registered, however little there is to fold."""
+    found: list[Outcome] = []
+    with run.Warm(spark) as warm:
+        for managed in _named(settings, names):
+            name = Identifier(managed.table.schema, managed.table.name).as_string(None)
+            try:
+                done = fold(settings, name, report, warm)
+            except Exception as error:
+                found.append(Outcome(str(managed.table), "folding", "failed", error=_told(error)))
+            else:
+                found += [Outcome(one.table, f"{one.versions:,} changes", "folded", folded=one) for one in done]
+    return found
 
 
 def _archive(shared: Round, name: str) -> Iterator[Outcome]:

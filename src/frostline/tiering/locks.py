@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Composable
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
-from frostline.catalog.names import LAKE_WRITER
+from frostline.catalog.names import FENCE, LAKE_WRITER
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import Interrupted, OperationError
@@ -64,6 +64,7 @@ class Wanted:
     timeout_ms: int = LOCK_TIMEOUT_MS
     patience: float = PATIENCE_SECONDS
     tell: Callable[[list[dict[str, object]] | None], None] | None = None  # told whom we wait for; None: no longer
+    fence: int | None = None  # the table whose cold writers are to be kept out
 
 
 def from_settings(settings: Settings) -> Wanted:
@@ -131,9 +132,21 @@ def only_writer(connection: Connection, managed: Managed) -> Iterator[Managed]:
             connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)
 
 
+def fence(connection: Connection, table: int) -> None:
+    """Until the transaction ends, no cold writer of the table is between its reads and its commit."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (FENCE, table))
+
+
 def holders(connection: Connection, wanted: Wanted) -> list[Holder]:
     """Who holds what stands in our way, the oldest first."""
-    found = queries.rows(connection, "holders", relations=list(wanted.relations), writers=wanted.writers)
+    found = queries.rows(
+        connection,
+        "holders",
+        relations=list(wanted.relations),
+        writers=wanted.writers,
+        fence=FENCE,
+        fenced=wanted.fence,
+    )
     return [Holder(*row) for row in found]
 
 
@@ -146,7 +159,7 @@ def _watch(connection: Connection, wanted: Wanted, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(_LOOK_SECONDS, left))
-        if not wanted.relations:
+        if not wanted.relations and wanted.fence is None:
             continue
         found = holders(connection, wanted)
         if len({holder.pid for holder in found}) <= 1 and not any(map(_stays, found)):

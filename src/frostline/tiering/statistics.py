@@ -52,3 +52,12 @@ def measure(connection: Connection, table: int) -> None:
             queries.row(connection, "copy_size", schema=schema, name=name, pages=pages, rows=rows)
         else:
             connection.execute(_ANALYZE.format(Identifier(schema, name)))
+
+
+def resize(connection: Connection, table: int) -> None:
+    """The size of foreign partitions whose rows have changed by more than a tenth since the planner was told."""
+    for schema, name, rows, size in queries.rows(connection, "resized_periods", table=table):
+        if connection.info.server_version >= RESTORABLE:
+            queries.row(connection, "copy_size", schema=schema, name=name, pages=-(-size // _BLOCK), rows=rows)
+        else:
+            connection.execute(_ANALYZE.format(Identifier(schema, name)))

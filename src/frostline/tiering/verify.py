@@ -1,6 +1,7 @@
 """Whether the cold tier still holds what was archived: every file, every row, every column, at any time.
 
-What the lake holds of a period is compared with the hashes recorded when it was archived. Changes since then stand in
+What the lake holds of a period is compared with the hashes recorded when it was archived, or when it was first verified
+after a fold. Changes since then stand in
 the delta and are none of the lake's: what readers see must be exactly the lake's rows without those the delta replaces,
 and the delta's newest versions. Both are computed by Postgres, at one snapshot.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier
+from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection, connect
@@ -57,7 +59,7 @@ class Period:
     name: str
     range: Range
     rows: int
-    digest: Digest | None  # None: archived before hashes were recorded
+    digest: Digest | None  # None: changed by a fold since hashes were recorded
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Finding:
     files: int | None = None
     changed: int | None = None  # versions in the delta
     problems: tuple[str, ...] = ()
+    anew: tuple[int, Digest] | None = None  # what a snapshot holds, where nothing is recorded of it
 
     @property
     def failed(self) -> bool:
@@ -151,6 +154,7 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
         try:
             snapshot = exported_snapshot(connection)
             managed = registry.get(connection, text)
+            period = next((p for p in _periods(connection, managed) if p.range == period.range), period)
             files, problems = _files(settings, managed, period)
             if files is None:
                 return Finding(period.name, "unknown", problems=tuple(problems))
@@ -165,7 +169,8 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             if changed and not problems:
                 problems = [*_merged(connection, managed, period, sources)]
             state = "damaged" if problems else "good"
-            return Finding(period.name, state, found.rows, files, changed, tuple(problems))
+            anew = (managed.snapshot_id, found) if period.digest is None and managed.snapshot_id is not None else None
+            return Finding(period.name, state, found.rows, files, changed, tuple(problems), anew)
         except psycopg.Error as error:
             # The gateway is away, or to it the store is: the files themselves were found whole just now.
             asked = not (isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "58"))
@@ -265,3 +270,10 @@ def _record(connection: Connection, managed: Managed, period: Period, finding: F
         "UPDATE frostline.periods SET verified_at = clock_timestamp(), alarm = %s WHERE table_id = %s AND upper = %s",
         ("; ".join(finding.problems) or None, managed.id, period.range.upper.text),
     )
+    if finding.anew is not None and finding.state == "good":
+        snapshot, found = finding.anew
+        connection.execute(
+            "UPDATE frostline.periods p SET digest = %s FROM frostline.tables t WHERE p.table_id = %s AND p.upper = %s"
+            " AND p.digest IS NULL AND t.id = p.table_id AND t.snapshot_id = %s",
+            (Jsonb(found.json()), managed.id, period.range.upper.text, snapshot),
+        )

@@ -31,6 +31,7 @@ def test_a_second_install_changes_nothing(database: str) -> None:
         "migration 004_recovery.sql",
         "migration 005_tables.sql",
         "migration 006_writes.sql",
+        "migration 007_fold.sql",
     ]
     before = query(database, "SELECT * FROM frostline.installation"), query(database, "TABLE frostline.migrations")
     secret = query(database, "SELECT umoptions FROM pg_user_mappings")

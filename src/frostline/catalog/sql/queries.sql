@@ -69,7 +69,7 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after
+       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode
 FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
 
@@ -388,14 +388,25 @@ JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND c.reltuples < 0;
 
+-- name: resized_periods
+-- Foreign partitions of whose size the planner is wrong by more than a tenth.
+SELECT n.nspname, c.relname, p.rows, p.bytes
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND c.reltuples >= 0 AND abs(c.reltuples - p.rows) > greatest(p.rows, c.reltuples) / 10;
+
 -- name: holders
--- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be.
+-- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be;
+-- `fenced`: cold writers of a table.
 SELECT l.pid, coalesce(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?'),
        coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 1e9)::float8 AS age,
        coalesce(a.state, CASE WHEN l.pid IS NULL THEN 'prepared transaction' ELSE a.backend_type END, '?'),
-       l.relation::regclass::text, l.mode, coalesce(left(a.query, 200), '')
+       coalesce(l.relation::regclass::text, 'the fence of cold writers'), l.mode, coalesce(left(a.query, 200), '')
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
-WHERE l.locktype = 'relation' AND l.granted AND l.relation = ANY (%(relations)s::oid[])
+WHERE l.granted
+  AND (l.locktype = 'relation' AND l.relation = ANY (%(relations)s::oid[])
+       OR l.locktype = 'advisory' AND l.classid = %(fence)s::oid AND l.objid = %(fenced)s::oid AND l.objsubid = 2)
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.pid IS DISTINCT FROM pg_backend_pid()
   AND NOT (%(writers)s AND l.mode IN ('AccessShareLock', 'RowShareLock'))
@@ -417,10 +428,23 @@ SELECT o.id, o.leaf, o.lower, o.upper, o.state, o.captured, o.snapshot_id,
        coalesce((SELECT s.attempts FROM frostline.steps s
                  WHERE s.operation_id = o.id AND s.name = 'verify' AND s.finished_at IS NULL), 0) AS tries
 FROM frostline.operations o LEFT JOIN frostline.periods p ON p.operation_id = o.id
-WHERE o.table_id = %(table)s
+WHERE o.table_id = %(table)s AND o.kind = 'archive'
   AND (o.state = 'running' OR o.captured IS NOT NULL AND o.state <> 'done'
        OR to_regclass('frostline_delta.dropped_' || o.id) IS NOT NULL)
 ORDER BY o.id;
+
+-- name: unfinished_folds
+-- Folds whose run ended before they did.
+SELECT o.id, o.folded IS NOT NULL, o.snapshot_id
+FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.kind = 'fold' AND (o.state = 'running' OR o.folded IS NOT NULL)
+ORDER BY o.id;
+
+-- name: last_fold
+-- Seconds since a table was folded.
+SELECT extract(epoch FROM clock_timestamp() - max(o.finished_at))::float8
+FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.kind = 'fold' AND o.state = 'done';
 
 -- name: captured_relations
 -- Relations that carry triggers of a table's capture, wherever they are now.

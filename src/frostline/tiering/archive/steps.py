@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from psycopg.types.json import Jsonb
 
@@ -23,6 +24,16 @@ class Step:
 
     rows: int | None = None
     bytes: int | None = None
+
+
+class Recorded(Protocol):
+    """Whatever has a row of its own."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def locks(self) -> Wanted: ...
 
 
 @dataclass
@@ -75,7 +86,7 @@ def again(connection: Connection, operation: Operation) -> None:
 
 
 @contextmanager
-def step(connection: Connection, operation: Operation, number: int, name: str) -> Iterator[Step]:
+def step(connection: Connection, operation: Recorded, number: int, name: str) -> Iterator[Step]:
     """Record a step's start, and its end or its error."""
     key = (operation.id, number)
     reached(f"{name}.begin")
@@ -107,7 +118,7 @@ def step(connection: Connection, operation: Operation, number: int, name: str) -
     reached(f"{name}.ended")
 
 
-def finish(connection: Connection, operation: Operation) -> None:
+def finish(connection: Connection, operation: Recorded) -> None:
     reached("operation.end")
     connection.execute(
         "UPDATE frostline.operations SET state = 'done', error = NULL, captured = NULL, waiting_since = NULL,"
@@ -125,7 +136,7 @@ def fail(connection: Connection, id_: int, reason: str) -> None:
     )
 
 
-def wanted(connection: Connection, operation: Operation, relations: Sequence[int], *, writers: bool = False) -> Wanted:
+def wanted(connection: Connection, operation: Recorded, relations: Sequence[int], *, writers: bool = False) -> Wanted:
     """Locks of an operation; whom it waits for stands in its row, for `frostline status`."""
 
     def tell(holders: list[dict[str, object]] | None) -> None:

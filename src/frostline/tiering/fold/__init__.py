@@ -1,0 +1,1 @@
+"""Folding: versions of cold rows go from the delta into the lake."""

@@ -1,0 +1,137 @@
+"""Step 3, record: readers get the new Iceberg snapshot, and the versions it holds leave the delta, in one transaction.
+
+It keeps cold writers out (the fence): each of them has read the registry's snapshot and versions of the delta, and must
+not commit a change of a version that is gone. Whoever comes after it finds another snapshot and tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from frostline.catalog import queries
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.delta import fold as delta
+from frostline.errors import Interrupted, OperationError
+from frostline.faults import reached
+from frostline.lake import files as lake
+from frostline.lake import inspect, storage
+from frostline.lake.merging import Merged
+from frostline.model.bounds import Range, parse_bound
+from frostline.tiering import statistics
+from frostline.tiering.archive import steps
+from frostline.tiering.digest import exported_snapshot, foreign_table
+from frostline.tiering.fold.operation import Operation
+from frostline.tiering.locks import fence, with_short_locks
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Period:
+    """A foreign partition, and what the lake holds of it now."""
+
+    upper: str
+    range: Range
+    rows: int
+    bytes: int
+    files: int
+
+
+def record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> int:
+    """Returns how many versions were removed."""
+    managed = operation.managed
+    periods = list(_periods(connection, settings, operation, made))
+    reached("record.counted")
+
+    def work() -> int:
+        fence(connection, managed.id)
+        reached("record.fenced")
+        moved = connection.execute(
+            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
+            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
+        )
+        if moved.rowcount != 1:
+            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; nothing was folded")
+        removed = delta.remove(connection, managed, operation.id)
+        for period in periods:
+            # The hashes were those of other rows; `frostline verify` records them anew.
+            connection.execute(
+                "UPDATE frostline.periods SET rows = %s, bytes = %s, files = %s, digest = NULL"
+                " WHERE table_id = %s AND upper = %s",
+                (period.rows, period.bytes, period.files, managed.id, period.upper),
+            )
+        reached("record.commit")
+        return removed
+
+    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
+    return with_short_locks(connection, work, f"folding {managed.table}", locks)
+
+
+def tidy(connection: Connection, managed: Managed) -> None:
+    """What the planner believes, and the room of the removed versions. Without it plans suffer, rows do not."""
+    try:
+        statistics.resize(connection, managed.id)
+        connection.execute(SQL("VACUUM (SKIP_LOCKED, TRUNCATE false) {}").format(Identifier(*managed.delta)))
+    except psycopg.Error as error:
+        log.warning("after folding %s: %s", managed.table, str(error).strip())
+
+
+def _periods(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> Iterator[Period]:
+    """The periods whose rows in the lake have changed."""
+    managed, files = operation.managed, storage.of(settings)
+    key = managed.table.key_column
+    assert managed.snapshot_id is not None
+    assert managed.metadata_location is not None
+    before = lake.snapshot(files, managed.metadata_location, managed.snapshot_id)
+    after = lake.snapshot(files, made.metadata_location, made.id)
+    known = _known(connection, managed)
+    touched = delta.touched(connection, managed, operation.id, [upper for upper, _ in known])
+    for number, (upper, range_) in enumerate(known):
+        then, now = (inspect.places_of(s, key.number, managed.table.key_type, range_) for s in (before, after))
+        paths = [{s.files[at].path for at in places} for s, places in ((before, then), (after, now))]
+        if number not in touched and paths[0] == paths[1]:
+            continue
+        rows = _rows(settings, operation, after, now, range_)
+        size = sum(after.files[at].size for at in now)
+        yield Period(upper, range_, rows, size, len(now))
+
+
+def _known(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:
+    found = [
+        (upper, Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)))
+        for _, _, lower, upper, *_ in queries.rows(connection, "periods", table=managed.id)
+    ]
+    return sorted(found, key=lambda one: one[1].upper.order if one[1].upper is not None else 0)
+
+
+def _rows(
+    settings: Settings, operation: Operation, snapshot: lake.Snapshot, places: Sequence[int], range_: Range
+) -> int:
+    """From the files where they say it; where one reaches over the period's end, or has deletes, the gateway counts."""
+    managed = operation.managed
+    key = managed.table.key_column
+    inside = all(inspect.inside(snapshot.files[at], key.number, managed.table.key_type, range_) for at in places)
+    if inside and snapshot.readable(list(places)):
+        return sum(snapshot.files[at].rows for at in places)
+    name = Identifier("frostline", f"fold_{operation.id}")
+    try:
+        with connect(settings.dsn.get_secret_value(), application="frostline fold", autocommit=False) as asking:
+            scope = f" operation {operation.id} lake snapshot {exported_snapshot(asking)}"
+            asking.execute(foreign_table(managed, name, range_, scope))
+            row = asking.execute(SQL("SELECT count(*) FROM {}").format(name)).fetchone()
+            asking.rollback()
+    except psycopg.OperationalError as error:
+        raise Interrupted(
+            f"the folded rows of {managed.table} could not be counted; readers go on with what they had",
+            detail=" ".join(str(error).split()),
+            hint="is the gateway running? `frostline status` shows it; the next run goes on from here",
+        ) from error
+    assert row is not None
+    return int(row[0])
