@@ -40,6 +40,7 @@ class Backing:
         self._statements: dict[str, str] = {}  # prepared on every connection we open
         self._early: tuple[str, ...] | None = None  # questions sent before they were asked
         self._early_at = 0.0
+        self._later: list[str] = []  # goes along with what is asked next
         self.open = False
         self.snapshot: str | None = None
 
@@ -128,12 +129,32 @@ class Backing:
             except psycopg.Error:
                 self.close()
         self.open, self.snapshot = False, None
+        self._later.clear()
 
     def close(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
         self._connection, self.open, self._early = None, False, None
+        self._later.clear()
+
+    def later(self, statement: str) -> None:
+        """Something that nobody waits for."""
+        self._later.append(statement)
+
+    def batch(self, statements: Sequence[str]) -> list[PGresult]:
+        """The results of several statements in one round trip; when one fails, nothing of them stays."""
+        connection, along = self.connection, [*self._later]
+        self._later.clear()
+        with self.running():
+            _ask(connection, ["SAVEPOINT frostline", *along, *statements, "RELEASE SAVEPOINT frostline"])
+            found = _results(connection.pgconn)
+            failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
+            if failed is not None:
+                if not connection.closed:
+                    connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
+                raise error_from_result(failed)
+        return found[1 + len(along) : -1]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -190,8 +211,12 @@ class Backing:
 
 
 def _send(connection: psycopg.Connection[Any], snapshot: str | None, questions: Sequence[str]) -> None:
-    at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {_quoted(snapshot)}"]
-    connection.pgconn.send_query("; ".join([_BEGIN, *at, *questions]).encode())
+    at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
+    _ask(connection, [_BEGIN, *at, *questions])
+
+
+def _ask(connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
+    connection.pgconn.send_query("; ".join(statements).encode())
     while connection.pgconn.flush():
         select.select([], [connection.pgconn.socket], [])
 
@@ -211,5 +236,8 @@ def _results(connection: PGconn) -> list[PGresult]:
         found.append(result)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str | None) -> str:
+    """A value as a literal."""
+    if text is None:
+        return "NULL"
     return "'" + text.replace("'", "''") + "'"

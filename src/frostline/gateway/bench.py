@@ -11,12 +11,10 @@ was first. Nothing is ever taken back here: after a rollback to a savepoint some
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import psycopg
-from psycopg import sql
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
@@ -35,6 +33,7 @@ class Write:
     number: int
     verb: str
     source: Source
+    new_keys: bool  # it may add rows with keys that it did not remove
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,9 @@ class Bench:
     table: ColdTable
     pending: Batch | None = None
     last_batch: int = 0
+    made: bool = False
+    counts: Counter[int] = field(default_factory=Counter)  # by write: how many rows it removed or added
     _loaded: int = 0  # rows in `work`
-    _made: bool = field(default=False)
 
     def __post_init__(self) -> None:
         # Postgres names them in what it says about a constraint.
@@ -88,41 +88,42 @@ class Bench:
         """All columns but those Postgres computes."""
         return [column for column in self.table.columns.values() if not column.generated]
 
-    def make(self, connection: psycopg.Connection[Any]) -> None:
-        """The tables, once."""
-        if self._made:
-            return
+    def creation(self) -> list[str]:
+        """What makes the tables, if they are not there."""
+        if self.made:
+            return []
         like = Identifier(self.table.schema, self.table.name)
         keys = [SQL("{} {}").format(name, SQL(c.type)) for name, c in zip(self.old_key, self.key, strict=True)]
         plain = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.key]
         more = SQL(", ")
-        connection.execute(
-            SQL("; ").join(
-                [
-                    SQL(
-                        "CREATE TABLE {} (LIKE {} INCLUDING GENERATED, {}, {} bigint NOT NULL, {} int NOT NULL)"
-                        " ON COMMIT DROP"
-                    ).format(self.work, like, more.join(keys), PREV, LOAD),
-                    SQL(
-                        "CREATE TABLE {} (LIKE {} INCLUDING GENERATED INCLUDING CONSTRAINTS, {} int NOT NULL)"
-                        " ON COMMIT DROP"
-                    ).format(self.added, like, WRITE),
-                    SQL("CREATE TABLE {} ({}, {} bigint NOT NULL, {} int NOT NULL) ON COMMIT DROP").format(
-                        self.removed, more.join(plain), PREV, WRITE
-                    ),
-                    SQL("CREATE TABLE {} (LIKE {}, _batch int NOT NULL) ON COMMIT DROP").format(
-                        self.versions, Identifier(*self.table.delta)
-                    ),
-                ]
-            )
-        )
-        self._made = True
+        return [
+            statement.as_string(None)
+            for statement in [
+                SQL(
+                    "CREATE TABLE {} (LIKE {} INCLUDING GENERATED, {}, {} bigint NOT NULL, {} int NOT NULL)"
+                    " ON COMMIT DROP"
+                ).format(self.work, like, more.join(keys), PREV, LOAD),
+                SQL(
+                    "CREATE TABLE {} (LIKE {} INCLUDING GENERATED INCLUDING CONSTRAINTS, {} int NOT NULL)"
+                    " ON COMMIT DROP"
+                ).format(self.added, like, WRITE),
+                SQL("CREATE TABLE {} ({}, {} bigint NOT NULL, {} int NOT NULL) ON COMMIT DROP").format(
+                    self.removed, more.join(plain), PREV, WRITE
+                ),
+                SQL("CREATE TABLE {} (LIKE {}, _batch int NOT NULL) ON COMMIT DROP").format(
+                    self.versions, Identifier(*self.table.delta)
+                ),
+                SQL("CREATE INDEX ON {} ({})").format(self.removed, self.key_names()),
+                SQL("CREATE INDEX ON {} ({})").format(self.versions, self.key_names()),
+            ]
+        ]
 
-    def tidy(self, connection: psycopg.Connection[Any]) -> None:
+    def tidy(self) -> list[str]:
         """Earlier statements are over: forget the rows they looked at once there are many."""
-        if self._loaded > _LEFT_OVER:
-            connection.execute(SQL("TRUNCATE {}").format(self.work))
-            self._loaded = 0
+        if self._loaded <= _LEFT_OVER:
+            return []
+        self._loaded = 0
+        return [f"TRUNCATE {self.work.as_string(None)}"]
 
     def loaded(self, rows: int) -> None:
         self._loaded += rows
@@ -146,6 +147,3 @@ def names(columns: Iterable[ColdColumn], prefix: str | None = None) -> Composed:
 def numbers(writes: Sequence[Write]) -> Composed:
     """A condition's right side: any of these writes."""
     return SQL("ANY ({}::int[])").format(Literal([write.number for write in writes]))
-
-
-__all__ = ["LOAD", "PREV", "WRITE", "Batch", "Bench", "Write", "Written", "names", "numbers", "sql"]

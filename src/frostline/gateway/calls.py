@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frostline.errors import QueryError
-from frostline.gateway import versions
+from frostline.gateway import lexer, versions
 from frostline.gateway.explain import explain
 from frostline.gateway.lexer import Token
 from frostline.gateway.rows import FixedRows
@@ -34,8 +34,11 @@ def asked(tokens: Sequence[Token], parameters: Sequence[str | None]) -> Call | N
     """The call a SELECT stands for, None when it is no call."""
     for at, token in enumerate(tokens[:-2]):
         if token.kind == "quoted" and token.text == SCHEMA and tokens[at + 1].text == ".":
-            outputs = tuple(t.text for t in tokens[1:at] if t.text != "," and not t.word("from"))
-            return Call(tokens[at + 2].text, _argument(tokens[at + 3 :], parameters), outputs)
+            end = lexer.clause(tokens, "returning")
+            # SELECT outputs FROM the call, or DELETE FROM the call RETURNING outputs, which is one round trip.
+            listed = tokens[1:at] if end is None else tokens[end + 1 :]
+            outputs = tuple(t.text for t in listed if t.text != "," and not t.word("from"))
+            return Call(tokens[at + 2].text, _argument(tokens[at + 3 : end], parameters), outputs)
     return None
 
 

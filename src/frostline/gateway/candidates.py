@@ -3,67 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain
 
-import psycopg
+import pyarrow as pa
 from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode
+from frostline.gateway.backing import quoted
 from frostline.gateway.bench import LOAD, PREV, WRITE, Bench, Write, numbers
 from frostline.gateway.names import Source
+from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
 from frostline.gateway.scan import cold_rows
-from frostline.gateway.translate import Filter, column_name
+from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
-from frostline.lake.pruning import Condition
+
+_FEW_ROWS = 100  # fit into a statement
 
 
-def candidates(
-    view: View, source: Source, table: ColdTable, narrowed: Filter, files: tuple[Condition, ...]
-) -> int | None:
-    """Put the rows that may be concerned on the bench; returns the load's number, None when there are none."""
+@dataclass(frozen=True)
+class Load:
+    """Rows on the bench, or on their way there: `before` puts them there."""
+
+    number: int
+    before: list[str]
+
+
+def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Load | None:
+    """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none."""
     bench = view.bench(table)
     columns = [column for column in bench.settable if column.lake_name is not None]
-    scan = cold_rows(view, source, table, {*columns, *table.primary_key, *narrowed.columns}, files, versions=True)
+    wanted = {*columns, *table.primary_key, *narrowed.filter.columns}
+    scan = cold_rows(view, source, table, wanted, narrowed.files, keys=narrowed.keys, versions=True)
     if scan.empty:
         return None
-    load = view.next_number()
-    where = f" WHERE {' AND '.join(narrowed.conditions)}" if narrowed.conditions else ""
-    outputs = [_text(c) for c in (*columns, *table.primary_key)] + [f"CAST({scan.version} AS VARCHAR)", f"'{load}'"]
+    number = view.next_number()
+    conditions = narrowed.filter.conditions
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    outputs = [_text(c) for c in (*columns, *table.primary_key)] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
     query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(outputs))} FROM {scan.sql}{where}"
     batches = Batches(view.cursors, view.canceller, query)
     try:
-        return load if _load(view, bench, columns, batches, load) else None
+        return _load(view, bench, columns, batches, number)
     finally:
         batches.close()
 
 
-def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, load: int) -> int:
-    batch = batches.next()
-    if batch is None or batch.num_rows == 0:
-        return 0
-    count = 0
+def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, number: int) -> Load | None:
+    first = batches.next()
+    if first is None or first.num_rows == 0:
+        return None
     held = view.written_of(bench.table.id).held
-    target = SQL("COPY {} ({}) FROM STDIN").format(
-        bench.work, SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
-    )
-    with view.backing.savepoint() as connection:
-        if not held and not view.reading:
-            bench.tidy(connection)
-        with connection.cursor().copy(target) as copy:
-            while batch is not None:
+    before = [] if held or view.reading else bench.tidy()
+    after = [_without_removed(bench, held, number)] if held else []
+    names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
+    target = SQL("{} ({})").format(bench.work, names).as_string(None)
+    second = batches.next()
+    if second is None and first.num_rows <= _FEW_ROWS:
+        bench.loaded(first.num_rows)
+        return Load(number, [*before, f"INSERT INTO {target} VALUES {_values(first)}", *after])
+    view.at_bench(bench, before)
+    count = 0
+    with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:
+        for batch in chain((first, second), iter(batches.next, None)):
+            if batch is not None:
                 count += batch.num_rows
                 for lines in encode.copy_lines(batch):
                     copy.write(lines)
-                batch = batches.next()
-        if held:
-            count -= _without_removed(connection, bench, held, load)
     bench.loaded(count)
-    return count
+    return Load(number, after)
 
 
-def _without_removed(connection: psycopg.Connection[Any], bench: Bench, held: Sequence[Write], load: int) -> int:
+def _values(batch: pa.RecordBatch) -> str:
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return ", ".join(f"({', '.join(map(quoted, row))})" for row in rows)
+
+
+def _without_removed(bench: Bench, held: Sequence[Write], load: int) -> str:
     """The same statement has changed some of these rows already, and changes no row twice."""
     same = SQL(" AND ").join(
         SQL("w.{} = r.{}").format(old, Identifier(column.name))
@@ -72,7 +90,7 @@ def _without_removed(connection: psycopg.Connection[Any], bench: Bench, held: Se
     query = SQL("DELETE FROM {} w USING {} r WHERE {} AND w.{} = {} AND r.{} = {}").format(
         bench.work, bench.removed, same, LOAD, Literal(load), WRITE, numbers(held)
     )
-    return connection.execute(query).rowcount
+    return query.as_string(None)
 
 
 def _text(column: ColdColumn) -> str:

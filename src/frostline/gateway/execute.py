@@ -267,7 +267,7 @@ class Executor:
     def _from_lake(self, found: Statement, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
         plan = planned(found, table, parameters)
         translated = plan.translated
-        scan = cold_rows(self.view, source, table, translated.columns, plan.conditions)
+        scan = cold_rows(self.view, source, table, translated.columns, plan.conditions, keys=plan.keys)
         if scan.empty and not translated.grouped:
             return FixedRows(translated.fields)
         if scan.rows is not None and translated.counts:
@@ -295,6 +295,9 @@ class Executor:
         return self.view.pin(sources, may_restart=not self.view.reading, rescan=self._rescan)
 
     def _modify(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
+        call = calls.asked(tokens, parameters)
+        if call is not None:
+            return Result("DELETE 1", calls.answer(self.view, call))
         statement = writes.modify(text, tokens)
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters)

@@ -9,18 +9,16 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway import encode, lexer, pruning
+from frostline.gateway import encode, lexer
 from frostline.gateway.candidates import candidates
-from frostline.gateway.clauses import cut
-from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source
+from frostline.gateway.narrowed import Narrowed, narrowed
 from frostline.gateway.rows import Batches, PostgresRows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.statements import Statement
-from frostline.gateway.translate import Filter, Parameters, column_name, known_part
+from frostline.gateway.translate import Filter, Parameters, column_name
 from frostline.gateway.view import TempTable, View
-from frostline.lake.pruning import Condition
 
 _numbers = itertools.count(1)
 _ALIAS = re.compile(r"r\d+")  # as postgres_fdw calls them
@@ -34,26 +32,26 @@ def evaluate(
 ) -> PostgresRows:
     """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
     text, tokens, found = statement.text, statement.tokens, statement.references
-    changes = [(0, tokens[0].start, "")]
-    to_change = _to_change(statement)
+    changes = [(0, tokens[0].start, ""), *lexer.values(tokens, parameters)]
+    to_change, before = _to_change(statement), []
     for reference in found:
         table = tables[reference.source]
-        known = narrowed(text, tokens, table, parameters) if len(found) == 1 else (Filter(), ())
+        known = narrowed(text, tokens, table, parameters) if len(found) == 1 else Narrowed()
         if reference in to_change:
-            rows = _versions(view, reference.source, table, *known)
+            rows, load = _versions(view, reference.source, table, known)
             rows += " AS t" if _alias(statement, reference) is None else ""
+            before += load
         else:
-            rows = _named(_loaded(view, reference.source, table, _mentioned(tokens, table), *known))
+            rows = _named(_loaded(view, reference.source, table, _mentioned(tokens, table), known))
         changes.append((reference.start, reference.end, rows))
     changes += _locks(tokens)
-    text = lexer.splice(text, changes)
-    return PostgresRows(view.backing, text, typed(tokens, parameters), scroll=bool(to_change))
+    return PostgresRows(view.backing, lexer.splice(text, changes), before=before, again=bool(to_change))
 
 
 def whole(view: View, source: Source, tables: Mapping[Source, ColdTable]) -> str:
     """A temporary table with all rows of a source, for a statement that reads it beside what it changes."""
     table = tables[source]
-    return _named(_loaded(view, source, table, frozenset(table.columns.values()), Filter(), ()))
+    return _named(_loaded(view, source, table, frozenset(table.columns.values()), Narrowed()))
 
 
 def _named(name: str) -> str:
@@ -73,29 +71,13 @@ def _alias(statement: Statement, reference: Reference) -> str | None:
     return following.text if following is not None and _ALIAS.fullmatch(following.text) else None
 
 
-def _versions(view: View, source: Source, table: ColdTable, narrowed: Filter, files: tuple[Condition, ...]) -> str:
-    """The rows of a source on the bench."""
+def _versions(view: View, source: Source, table: ColdTable, known: Narrowed) -> tuple[str, list[str]]:
+    """The rows of a source on the bench, and what puts them there."""
     bench = view.bench(table)
-    load = candidates(view, source, table, narrowed, files)
-    number = "NULL" if load is None else load
-    return f'(SELECT ctid, * FROM {bench.work.as_string(None)} WHERE "!load" = {number})'
-
-
-def typed(tokens: Sequence[Token], parameters: Parameters) -> list[str | int | None]:
-    """Postgres wants a type for every parameter; one that is not mentioned (any more) gets a number's."""
-    mentioned = {token.text for token in tokens if token.kind == "parameter"}
-    return [value if f"${number}" in mentioned else 0 for number, value in enumerate(parameters, 1)]
-
-
-def narrowed(
-    text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters
-) -> tuple[Filter, tuple[Condition, ...]]:
-    """What DuckDB filters by, and what tells which files to read."""
-    try:
-        select = cut(text, tokens)
-        return known_part(select, table, parameters), pruning.conditions(select, table, parameters)
-    except Unknown:
-        return Filter(), ()
+    view.at_bench(bench, [])
+    load = candidates(view, source, table, known)
+    rows = f'(SELECT ctid, * FROM {bench.work.as_string(None)} WHERE "!load" = {load.number if load else "NULL"})'
+    return rows, load.before if load else []
 
 
 def _locks(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:
@@ -113,32 +95,26 @@ def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColum
     return frozenset(column for name, column in table.columns.items() if name in names) | {table.key}
 
 
-def _loaded(
-    view: View,
-    source: Source,
-    table: ColdTable,
-    columns: frozenset[ColdColumn],
-    narrowed: Filter,
-    files: tuple[Condition, ...],
-) -> str:
+def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], known: Narrowed) -> str:
     """A temporary table with the rows wanted, reused when one of this transaction holds them already."""
-    conditions = (*narrowed.conditions, *map(repr, files))
-    for known in view.temp_tables.get(source, ()):
-        if columns <= known.columns and known.conditions in ((), conditions):
-            return known.name
+    conditions = (*known.filter.conditions, *map(repr, known.files))
+    for held in view.temp_tables.get(source, ()):
+        if columns <= held.columns and held.conditions in ((), conditions):
+            return held.name
     name = f"frostline_rows_{next(_numbers)}"
-    rows = cold_rows(view, source, table, columns | narrowed.columns, files).sql
-    _load(view, name, sorted(columns, key=lambda column: column.number), _query(rows, columns, narrowed))
+    wanted = columns | known.filter.columns
+    rows = cold_rows(view, source, table, wanted, known.files, keys=known.keys).sql
+    _load(view, name, sorted(columns, key=lambda column: column.number), _query(rows, columns, known.filter))
     view.temp_tables.setdefault(source, []).append(TempTable(name, columns, conditions))
     return name
 
 
-def _query(rows: str, columns: frozenset[ColdColumn], narrowed: Filter) -> str:
+def _query(rows: str, columns: frozenset[ColdColumn], known: Filter) -> str:
     outputs = ", ".join(
         f"{column.storage.text.replace('{c}', column_name(column.number))} AS {column_name(column.number)}"
         for column in sorted(columns, key=lambda column: column.number)
     )
-    where = f" WHERE {' AND '.join(narrowed.conditions)}" if narrowed.conditions else ""
+    where = f" WHERE {' AND '.join(known.conditions)}" if known.conditions else ""
     return f"SELECT {outputs} FROM {rows}{where}"
 
 

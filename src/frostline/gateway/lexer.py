@@ -115,6 +115,16 @@ def splice(sql: str, changes: Sequence[tuple[int, int, str]]) -> str:
     return "".join([*parts, sql[at:]])
 
 
+def values(found: Sequence[Token], parameters: Sequence[str | None]) -> list[tuple[int, int, str]]:
+    """Changes that put values in the place of parameters. As strings without a type they mean the same."""
+    changes = []
+    for token in found:
+        if token.kind == "parameter":
+            value = parameters[int(token.text[1:]) - 1]
+            changes.append((token.start, token.end, "NULL" if value is None else "'" + value.replace("'", "''") + "'"))
+    return changes
+
+
 def clause(found: Sequence[Token], *words: str, after: int = 0) -> int | None:
     """Where a keyword stands outside all parentheses, as an index into the tokens."""
     for index in range(after, len(found)):

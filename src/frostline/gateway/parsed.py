@@ -8,6 +8,7 @@ from functools import lru_cache
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import pruning
 from frostline.gateway.clauses import cut
+from frostline.gateway.narrowed import key_conditions
 from frostline.gateway.statements import LONGEST, Statement
 from frostline.gateway.translate import Parameters, Translated, translate
 from frostline.lake.pruning import Condition
@@ -21,6 +22,7 @@ class Plan:
 
     translated: Translated
     conditions: tuple[Condition, ...]
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ def _plan(statement: Statement, found: _Table, parameters: Parameters) -> Plan:
     return Plan(
         translate(select, found.table, parameters),
         pruning.conditions(select, found.table, parameters),
+        key_conditions(select, found.table, parameters),
     )
 
 

@@ -8,15 +8,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
-import psycopg
 import pyarrow as pa
-from psycopg import sql
 from psycopg.pq.abc import PGresult
 
-from frostline.errors import QueryError
 from frostline.gateway import encode
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
@@ -27,6 +23,7 @@ from frostline.lake.storage import Storage
 
 BATCH_ROWS = 10_000  # the fetch_size our foreign server is created with
 _SPARE = 4
+_FIRST_ROWS = 100  # of a cursor on Postgres: mostly all there are
 _numbers = itertools.count(1)
 
 Piece = tuple[bytes | memoryview, int]
@@ -246,59 +243,56 @@ def _messages(result: PGresult, rows: Iterable[int]) -> bytes:
 class PostgresRows(Rows):
     """Rows of a statement Postgres evaluates on the backing connection, through a cursor there.
 
-    The cursor sees what was there when it was opened. One that is read from its start again must be told so, for a
-    statement can change the very rows it reads.
+    The first rows come along with its opening. It sees what was there then, also when it is read from its start again:
+    a statement can change the very rows it reads.
     """
 
     path = "postgres"
 
-    def __init__(
-        self, backing: Backing, statement: str, parameters: Sequence[str | int | None], *, scroll: bool = False
-    ) -> None:
+    def __init__(self, backing: Backing, statement: str, *, before: Sequence[str] = (), again: bool = False) -> None:
         self._backing = backing
-        self._scroll = scroll
-        self._statement = statement
-        self._parameters = parameters
-        self._name = sql.Identifier(f"frostline_{next(_numbers)}")
-        self._declare()
-        # Zero rows, for their description: DECLARE itself returns none.
-        result, _ = self._fetch(0)
+        self._name = f"frostline_{next(_numbers)}"
+        declare = f"DECLARE {self._name} {'' if again else 'NO '}SCROLL CURSOR FOR {statement}"
+        self._declare = [*before, declare]
+        self._again = again  # the rows may change under it
+        self._open()
+        result = self._first
         self.fields = [
             Field((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)
         ]
 
+    def _open(self) -> None:
+        self._first, self._at = self._backing.batch([*self._declare, self._fetch(_FIRST_ROWS)])[-1], 0
+
     def take(self, wanted: int | None) -> Iterator[Piece]:
+        end = self._first.ntuples if wanted is None else min(self._at + wanted, self._first.ntuples)
+        if end > self._at:
+            yield _messages(self._first, range(self._at, end)), end - self._at
+            wanted = None if wanted is None else wanted - (end - self._at)
+            self._at = end
+        if self._first.ntuples < _FIRST_ROWS:
+            return
         while wanted is None or wanted > 0:
             size = BATCH_ROWS if wanted is None else min(wanted, BATCH_ROWS)
-            result, count = self._fetch(size)
-            yield _messages(result, range(count)), count
-            if count < size:
+            (result,) = self._backing.batch([self._fetch(size)])
+            yield _messages(result, range(result.ntuples)), result.ntuples
+            if result.ntuples < size:
                 return
-            wanted = None if wanted is None else wanted - count
+            wanted = None if wanted is None else wanted - result.ntuples
 
     def restart(self) -> None:
-        if self._scroll:
-            with self._backing.savepoint() as connection:
-                connection.execute(sql.SQL("MOVE ABSOLUTE 0 FROM {}").format(self._name))
-            return
-        self.close()
-        self._declare()
+        if self._first.ntuples < _FIRST_ROWS:
+            self._at = 0
+        elif self._again:
+            self._backing.batch([f"MOVE ABSOLUTE {_FIRST_ROWS} FROM {self._name}"])
+            self._at = 0
+        else:
+            self.close()
+            self._open()
 
     def close(self) -> None:
         if self._backing.open:
-            with contextlib.suppress(psycopg.Error), self._backing.savepoint() as connection:
-                connection.execute(sql.SQL("CLOSE {}").format(self._name))
+            self._backing.later(f"CLOSE {self._name}")
 
-    def _declare(self) -> None:
-        with self._backing.savepoint() as connection:
-            kind = sql.SQL("SCROLL" if self._scroll else "NO SCROLL")
-            declare = sql.SQL("DECLARE {} {} CURSOR FOR ").format(self._name, kind).as_bytes(connection)
-            cursor = psycopg.RawCursor(connection)
-            cursor.execute(declare + self._statement.encode(), self._parameters or None)
-
-    def _fetch(self, size: int) -> tuple[Any, int]:
-        with self._backing.savepoint() as connection:
-            cursor = connection.execute(sql.SQL("FETCH FORWARD {} FROM {}").format(sql.Literal(size), self._name))
-        if cursor.pgresult is None:
-            raise QueryError("the backing cursor returned nothing")
-        return cursor.pgresult, cursor.pgresult.ntuples
+    def _fetch(self, size: int) -> str:
+        return f"FETCH FORWARD {size} FROM {self._name}"

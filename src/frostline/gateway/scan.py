@@ -50,12 +50,16 @@ def cold_rows(
     columns: Collection[ColdColumn],
     conditions: Iterable[Condition] = (),
     *,
+    keys: tuple[str, ...] = (),
     versions: bool = False,
 ) -> Scan:
-    """The rows of a source that may satisfy the conditions, with the columns asked for, named c<number>."""
+    """The rows of a source that may satisfy the conditions, with the columns asked for, named c<number>.
+
+    `keys` are conditions on the primary key, by which versions of the delta are found.
+    """
     # Never an empty list, and the key is read anyway.
     wanted = _in_order(frozenset(columns), (table.key,))
-    delta = view.delta(source, table)
+    delta = view.delta(source, table, keys)
     merged = wanted if delta is None else _in_order(frozenset(wanted), table.primary_key)
     lake = _lake(view, source, table, merged, conditions)
     if lake.files:

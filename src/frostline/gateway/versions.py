@@ -7,13 +7,13 @@ partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import psycopg
 import pyarrow as pa
+from psycopg.pq.abc import PGresult
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from frostline.catalog.cold import ColdColumn
 from frostline.errors import QueryError
 from frostline.gateway import lexer
 from frostline.gateway.bench import WRITE, Batch, Bench, Write, Written, names, numbers
@@ -37,8 +37,11 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
     bench = view.benches[table_id]
     if bench.pending is None or bench.pending.of is not written:
         bench.pending = _netted(view, bench, written)
+    if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
+        view.store(table_id, Written(written.writes, (), written.batches))
+        return FixedRows(_fields(tokens))
     rows = f"{bench.versions.as_string(None)} WHERE _batch = {bench.pending.number}"
-    return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]), ())
+    return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
 
 
 def stored(view: View, argument: str) -> str:
@@ -73,27 +76,28 @@ def refuse_uncollected(view: View) -> None:
 def skip_duplicates(view: View, bench: Bench, write: Write) -> int:
     """ON CONFLICT DO NOTHING: take back what is there already; returns how many rows."""
     written = view.written_of(bench.table.id)
-    first = SQL(
+    same_statement = SQL(
         "DELETE FROM {a} a USING {a} b WHERE a.{w} = {n} AND b.{w} = {held} AND {same}"
         " AND (b.{w} < a.{w} OR b.{w} = a.{w} AND b.ctid < a.ctid)"
     ).format(a=bench.added, w=WRITE, n=Literal(write.number), held=numbers(written.held), same=bench.same_key("a", "b"))
-    with view.backing.savepoint() as connection:
-        skipped = connection.execute(first).rowcount
-        found = _taken(view, bench, connection, written, [write])
-        if found:
-            delete = SQL("DELETE FROM {} WHERE ctid = ANY ({}::tid[])").format(bench.added, Literal(found))
-            skipped += connection.execute(delete).rowcount
-    return skipped
+    statements = [same_statement]
+    found = _taken(view, bench, written, [write])
+    if found:
+        statements.append(SQL("DELETE FROM {} WHERE ctid = ANY ({}::tid[])").format(bench.added, Literal(found)))
+    results = view.at_bench(bench, [statement.as_string(None) for statement in statements])
+    return sum(result.command_tuples or 0 for result in results)
 
 
 def _netted(view: View, bench: Bench, written: Written) -> Batch:
     number = view.next_number()
-    with view.backing.savepoint() as connection:
-        _check_ranges(bench, connection, written)
-        _check_duplicates(view, bench, connection, written)
-        rows = connection.execute(_net(view, bench, written, number)).rowcount
-        _check_values(bench, connection, number)
-    return Batch(number, rows, written)
+    if any(write.new_keys for write in written.held):
+        _check_ranges(view, bench, written)
+        _check_duplicates(view, bench, written)
+    unheld = _unheld(bench, number)
+    results = view.at_bench(bench, [_net(view, bench, written, number).as_string(None), *unheld])
+    if unheld and results[1].ntuples:
+        raise _cannot_hold(view, bench, number)
+    return Batch(number, results[0].command_tuples or 0, written)
 
 
 def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
@@ -102,11 +106,12 @@ def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
     stored = [column for column in table.columns.values() if column.lake_name is not None]
     others = [column for column in stored if column not in bench.key]
     w = numbers(written.held)
+    # What a key that was free had last: a tombstone, or a row that is replaced.
+    head = SQL("SELECT max(v._seq) FROM {} v WHERE {}").format(view.version_rows(table), bench.same_key("a", "v"))
+    new_keys = any(write.new_keys for write in written.held)
     upserts = SQL(
-        "SELECT {key}, {others}, CASE WHEN {cold} THEN 'U' ELSE 'H' END::\"char\", coalesce(r.{prev}, h.seq, 0)"
-        " FROM {added} a LEFT JOIN {removed} r ON ({same} AND r.{write} = {w})"
-        " LEFT JOIN LATERAL (SELECT max(v._seq) AS seq FROM {versions} v WHERE {head}) h ON r.{write} IS NULL"
-        " WHERE a.{write} = {w}"
+        "SELECT {key}, {others}, CASE WHEN {cold} THEN 'U' ELSE 'H' END::\"char\", coalesce(r.{prev}, {head}, 0)"
+        " FROM {added} a LEFT JOIN {removed} r ON ({same} AND r.{write} = {w}) WHERE a.{write} = {w}"
     ).format(
         key=bench.key_names("a"),
         others=names(others, "a") if others else SQL("NULL"),
@@ -117,8 +122,7 @@ def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
         same=bench.same_key("a", "r"),
         write=WRITE,
         w=w,
-        versions=view.version_rows(table),
-        head=bench.same_key("a", "v"),
+        head=SQL("({})").format(head) if new_keys else SQL("0"),
     )
     tombstones = SQL(
         "SELECT {key}, {nothing}, 'T'::\"char\", r.{prev} FROM {removed} r"
@@ -163,14 +167,17 @@ def _cold(bench: Bench, prefix: str) -> Composable:
     )
 
 
-def _check_ranges(bench: Bench, connection: psycopg.Connection[Any], written: Written) -> None:
+def _check_ranges(view: View, bench: Bench, written: Written) -> None:
     """A row inserted into a foreign partition by name must belong there, for Postgres does not check."""
-    for source in {write.source for write in written.held if write.verb == "INSERT"}:
-        own = [write for write in written.held if write.verb == "INSERT" and write.source == source]
-        query = SQL("SELECT {} FROM {} WHERE {} = {} AND NOT ({}) LIMIT 1").format(
-            bench.key_names(), bench.added, WRITE, numbers(own), in_range(source, bench.table)
+    inserts = [write for write in written.held if write.verb == "INSERT"]
+    for source in {write.source for write in inserts}:
+        query = SQL("SELECT FROM {} WHERE {} = {} AND NOT ({}) LIMIT 1").format(
+            bench.added,
+            WRITE,
+            numbers([write for write in inserts if write.source == source]),
+            in_range(source, bench.table),
         )
-        if connection.execute(query).fetchone() is not None:
+        if _first(view, bench, query) is not None:
             raise QueryError(
                 f'new row for relation "{bench.table.name}" violates partition constraint',
                 detail=f"a row was inserted into the partition {source.range}",
@@ -178,37 +185,45 @@ def _check_ranges(bench: Bench, connection: psycopg.Connection[Any], written: Wr
             )
 
 
-def _check_duplicates(view: View, bench: Bench, connection: psycopg.Connection[Any], written: Written) -> None:
+def _check_duplicates(view: View, bench: Bench, written: Written) -> None:
     """One row per key: within the statement, and with what is there."""
     query = SQL("SELECT min(ctid::text) FROM {} WHERE {} = {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
         bench.added, WRITE, numbers(written.held), bench.key_names()
     )
-    row = connection.execute(query).fetchone()
-    if row is not None:
-        raise _duplicate(bench, connection, str(row[0]))
-    checked = [write for write in written.held if write.verb != "INSERT" or not bench.table.upserts]
-    taken = _taken(view, bench, connection, written, checked) if checked else []
+    twice = _first(view, bench, query)
+    if twice is not None:
+        raise _duplicate(view, bench, str(twice[0]))
+    checked = [
+        write for write in written.held if write.new_keys and (write.verb != "INSERT" or not bench.table.upserts)
+    ]
+    taken = _taken(view, bench, written, checked) if checked else []
     if taken:
-        raise _duplicate(bench, connection, taken[0])
+        raise _duplicate(view, bench, taken[0])
 
 
-def _duplicate(bench: Bench, connection: psycopg.Connection[Any], ctid: str) -> QueryError:
+def _first(view: View, bench: Bench, query: Composed) -> tuple[str | None, ...] | None:
+    (result,) = view.at_bench(bench, [query.as_string(None)])
+    return next(iter(_rows(result)), None)
+
+
+def _rows(result: PGresult) -> Iterator[tuple[str | None, ...]]:
+    for row in range(result.ntuples):
+        values = (result.get_value(row, column) for column in range(result.nfields))
+        yield tuple(None if value is None else value.decode() for value in values)
+
+
+def _duplicate(view: View, bench: Bench, ctid: str) -> QueryError:
     values = SQL(", ").join(SQL("{}::text").format(Identifier(column.name)) for column in bench.key)
-    row = connection.execute(
-        SQL("SELECT {} FROM {} WHERE ctid = {}::tid").format(values, bench.added, Literal(ctid))
-    ).fetchone()
-    assert row is not None
+    row = _first(view, bench, SQL("SELECT {} FROM {} WHERE ctid = {}::tid").format(values, bench.added, Literal(ctid)))
     columns = ", ".join(column.name for column in bench.key)
     return QueryError(
         f'duplicate key value violates unique constraint "{bench.table.name}_pkey"',
-        detail=f"Key ({columns})=({', '.join(map(str, row))}) already exists.",
+        detail=f"Key ({columns})=({', '.join(map(str, row or ()))}) already exists.",
         sqlstate="23505",
     )
 
 
-def _taken(
-    view: View, bench: Bench, connection: psycopg.Connection[Any], written: Written, writes: Sequence[Write]
-) -> list[str]:
+def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write]) -> list[str]:
     """Added rows (by their place) whose key has a row that the statement did not remove."""
     fresh = SQL(
         "SELECT a.ctid::text, h.op, {keys}, a.{key}::text FROM {added} a"
@@ -229,7 +244,8 @@ def _taken(
         same=bench.same_key("a", "r"),
         held=numbers(written.held),
     )
-    rows = connection.execute(fresh).fetchall()
+    (result,) = view.at_bench(bench, [fresh.as_string(None)])
+    rows = list(_rows(result))
     known = [str(row[0]) for row in rows if row[1] == "U"]
     return known + _in_the_lake(view, bench, [row for row in rows if row[1] is None])
 
@@ -266,25 +282,40 @@ def _in_the_lake(view: View, bench: Bench, rows: Sequence[tuple[object, ...]]) -
     return found
 
 
-def _check_values(bench: Bench, connection: psycopg.Connection[Any], number: int) -> None:
-    """What the lake cannot hold is refused now, not when it is merged."""
-    for column in (c for c in bench.table.columns.values() if c.lake_name is not None):
-        if column.storage.cannot_hold is None:
-            continue
-        name = Identifier(column.name).as_string(None)
-        query = SQL("SELECT {}::text FROM {} WHERE _batch = {} AND _op = 'U' AND ({}) LIMIT 1").format(
-            Identifier(column.name),
-            bench.versions,
-            Literal(number),
-            SQL(column.storage.cannot_hold.replace("{c}", name)),
+def _unheld(bench: Bench, number: int) -> list[str]:
+    """Finds a version with a value that the lake cannot hold; nothing where no column can have one."""
+    conditions = [_unheld_value(column) for column in _checked(bench)]
+    if not conditions:
+        return []
+    query = SQL("SELECT FROM {} WHERE _batch = {} AND _op = 'U' AND ({}) LIMIT 1").format(
+        bench.versions, Literal(number), SQL(" OR ").join(conditions)
+    )
+    return [query.as_string(None)]
+
+
+def _checked(bench: Bench) -> list[ColdColumn]:
+    return [c for c in bench.table.columns.values() if c.lake_name is not None and c.storage.cannot_hold is not None]
+
+
+def _unheld_value(column: ColdColumn) -> SQL:
+    condition = column.storage.cannot_hold or "false"
+    return SQL(f"({condition.replace('{c}', Identifier(column.name).as_string(None))})")
+
+
+def _cannot_hold(view: View, bench: Bench, number: int) -> QueryError:
+    """It is refused now, not when it is merged."""
+    for column in _checked(bench):
+        query = SQL("SELECT {}::text FROM {} WHERE _batch = {} AND _op = 'U' AND {} LIMIT 1").format(
+            Identifier(column.name), bench.versions, Literal(number), _unheld_value(column)
         )
-        row = connection.execute(query).fetchone()
+        row = _first(view, bench, query)
         if row is not None:
-            raise QueryError(
-                f"the lake cannot hold the value {row[0]} in column {column.name} of {bench.table}",
-                hint="nothing was changed; rows with this value can only be hot",
-                sqlstate="22003",
-            )
+            break
+    return QueryError(
+        f"the lake cannot hold the value {row[0] if row else ''} in column {column.name} of {bench.table}",
+        hint="nothing was changed; rows with this value can only be hot",
+        sqlstate="22003",
+    )
 
 
 def _fields(tokens: Sequence[Token]) -> list[Field]:

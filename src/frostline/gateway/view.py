@@ -19,6 +19,7 @@ import duckdb
 import psycopg
 import pyarrow as pa
 from psycopg import sql
+from psycopg.pq.abc import PGresult
 
 from frostline.catalog.cold import ColdColumn, ColdTable, cold_table, described, question
 from frostline.catalog.pins import Snapshot
@@ -65,7 +66,7 @@ class View:
     written: dict[int, Written] = field(default_factory=dict)  # by table
     reading: bool = False  # cursors are open
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
-    _deltas: dict[Source, str | None] = field(default_factory=dict)
+    _deltas: dict[tuple[Source, tuple[str, ...]], str | None] = field(default_factory=dict)
     _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
     _held: list[Pin] = field(default_factory=list)
     _read: bool = False  # a statement was answered from this snapshot
@@ -123,11 +124,15 @@ class View:
     def bench(self, table: ColdTable) -> Bench:
         """Where writes of a table are worked out."""
         if table.id not in self.benches:
-            made = Bench(self.backing, table)
-            with self.backing.savepoint() as connection:
-                made.make(connection)
-            self.benches[table.id] = made
+            self.benches[table.id] = Bench(self.backing, table)
         return self.benches[table.id]
+
+    def at_bench(self, bench: Bench, statements: Sequence[str]) -> list[PGresult]:
+        """Results of statements that may use the bench's tables."""
+        creation = bench.creation()
+        found = self.backing.batch([*creation, *statements])
+        bench.made = True
+        return found[len(creation) :]
 
     def next_number(self) -> int:
         self._number += 1
@@ -136,12 +141,14 @@ class View:
     def written_of(self, table_id: int) -> Written:
         return self.written.get(table_id, _NOTHING)
 
-    def note(self, table: ColdTable, verb: str, source: Source, *, alone: bool = False) -> Write:
+    def note(
+        self, table: ColdTable, verb: str, source: Source, *, new_keys: bool = False, alone: bool = False
+    ) -> Write:
         """A write begins, or goes on; one that stands alone does neither with others."""
         last = self._going_on.get(table.id)
-        if last is not None and not alone and (last.verb, last.source) == (verb, source):
+        if last is not None and not alone and (last.verb, last.source, last.new_keys) == (verb, source, new_keys):
             return last
-        made = Write(self.next_number(), verb, source)
+        made = Write(self.next_number(), verb, source, new_keys)
         before = self.written_of(table.id)
         self.written[table.id] = Written((*before.writes, made), (*before.held, made), before.batches)
         self._going_on.pop(table.id, None)
@@ -184,13 +191,19 @@ class View:
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
         )
 
-    def delta(self, source: Source, table: ColdTable) -> str | None:
-        """The DuckDB table with the newest version of every key the delta has in the range; None: it has none."""
+    def delta(self, source: Source, table: ColdTable, keys: tuple[str, ...] = ()) -> str | None:
+        """The DuckDB table with the newest version of the keys the delta has in the range; None: it has none.
+
+        Only of keys that satisfy the conditions, if there are any.
+        """
         if source.lake_only:
             return None
-        if source not in self._deltas:
-            self._deltas[source] = self._load_delta(source, table) if self._has_delta(source, table) else None
-        return self._deltas[source]
+        if (source, ()) in self._deltas:
+            keys = ()
+        if (source, keys) not in self._deltas:
+            within = sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
+            self._deltas[source, keys] = self._load_delta(table, within) if self._has_delta(table, within) else None
+        return self._deltas[source, keys]
 
     def delta_rows(self, source: Source, table: ColdTable) -> int:
         """How many versions the delta has in the range."""
@@ -280,12 +293,12 @@ class View:
         with self.backing.running():
             return self.origin.reads_later(self.backing.connection)
 
-    def _has_delta(self, source: Source, table: ColdTable) -> bool:
+    def _has_delta(self, table: ColdTable, within: sql.Composable) -> bool:
         # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
         if table.id not in self._changed:
             self._changed[table.id] = self._probe(table)
         changed = self._changed[table.id] or bool(self.written_of(table.id).batches)
-        return changed and self._exists(table, in_range(source, table))
+        return changed and self._exists(table, within)
 
     def _probe(self, table: ColdTable) -> bool:
         """Whether the delta has any rows; from now on that is asked along with the first question."""
@@ -303,7 +316,7 @@ class View:
             row = self.backing.connection.execute(query).fetchone()
         return bool(row and row[0])
 
-    def _load_delta(self, source: Source, table: ColdTable) -> str:
+    def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)
         if inexact is not None or not table.primary_key:
             what = f"its column {inexact.name} is of type {inexact.type}" if inexact else "it has none"
@@ -314,7 +327,7 @@ class View:
             loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
             loads += ["NULL::VARCHAR AS op", "NULL::BIGINT AS seq"]
             target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(loads)} WHERE false")
-            self._copy_delta(target, name, columns, _newest(source, table, columns, self.version_rows(table)))
+            self._copy_delta(target, name, columns, _newest(table, columns, self.version_rows(table), within))
         return name
 
     def _copy_delta(
@@ -358,9 +371,11 @@ def exported(column: ColdColumn, relation: str) -> sql.Composed:
     return sql.SQL("({}{}{})::text").format(sql.SQL(before), sql.Identifier(relation, column.name), sql.SQL(after))
 
 
-def _newest(source: Source, table: ColdTable, columns: Sequence[ColdColumn], versions: sql.Composable) -> sql.Composed:
+def _newest(
+    table: ColdTable, columns: Sequence[ColdColumn], versions: sql.Composable, within: sql.Composable
+) -> sql.Composed:
     key = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.primary_key)
     exports = sql.SQL(", ").join(exported(column, "v") for column in columns)
     return sql.SQL(
         "SELECT DISTINCT ON ({}) {}, v._op::text, v._seq::text FROM {} v WHERE {} ORDER BY {}, v._seq DESC"
-    ).format(key, exports, versions, in_range(source, table), key)
+    ).format(key, exports, versions, within, key)

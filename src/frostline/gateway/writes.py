@@ -30,6 +30,7 @@ class Modify:
     end: int  # of all but RETURNING
     returning: tuple[str, ...] | None
     by_ctid: bool  # it names one row that an earlier SELECT returned, by the first parameter
+    tokens: Sequence[Token]
 
     @property
     def select(self) -> str:
@@ -76,6 +77,7 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         spans["returning"][0] - len("returning") if "returning" in spans else len(text),
         returned(text, tokens),
         where is not None and text[slice(*where)].strip() == "ctid = $1",
+        tokens,
     )
 
 

@@ -1,0 +1,101 @@
+"""What is known beforehand of the rows a statement wants: by DuckDB, by the lake's statistics, by the delta's index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from frostline.catalog.cold import ColdTable
+from frostline.gateway import lexer, pruning
+from frostline.gateway.clauses import Select, cut
+from frostline.gateway.expressions.tree import Unknown
+from frostline.gateway.lexer import Token
+from frostline.gateway.translate import Filter, Parameters, known_part
+from frostline.lake.pruning import Condition
+
+_COMPARED = frozenset({"=", "<", ">", "<=", ">="})
+# Of a constant: its type. Anything else might be a column or a function.
+_TYPE_WORDS = frozenset(
+    (
+        *(
+            "any",
+            "bigint",
+            "date",
+            "double",
+            "integer",
+            "numeric",
+            "precision",
+            "real",
+            "smallint",
+            "time",
+            "timestamp",
+        ),
+        *("uuid", "with", "without", "zone"),
+    )
+)
+_CONSTANT = frozenset({"string", "number", "parameter", "typecast"})
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """What DuckDB filters by, what tells which files to read, and which versions of the delta."""
+
+    filter: Filter = field(default_factory=Filter)
+    files: tuple[Condition, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+def narrowed(text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters) -> Narrowed:
+    """All that is known of a SELECT's rows."""
+    try:
+        select = cut(text, tokens)
+    except Unknown:
+        return Narrowed()
+    return Narrowed(
+        known_part(select, table, parameters),
+        pruning.conditions(select, table, parameters),
+        key_conditions(select, table, parameters),
+    )
+
+
+def key_conditions(select: Select, table: ColdTable, parameters: Parameters) -> tuple[str, ...]:
+    """Comparisons of key columns with constants, as Postgres reads them.
+
+    A row and its versions have the same key, so versions with other keys matter to no row that is wanted. Only what
+    cannot fail is taken, and nothing that depends on a collation.
+    """
+    try:
+        alias, _ = select.source()
+    except Unknown:
+        return ()
+    if alias is not None:
+        return ()
+    keys = {column.name for column in table.primary_key if column.collation is None and not column.domain}
+    found = (_key_condition(select.text, _bare(part), keys, parameters) for part in select.parts())
+    return tuple(condition for condition in found if condition is not None)
+
+
+def _bare(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Without parentheses around all of it."""
+    while (
+        len(tokens) > 2
+        and tokens[0].text == "("
+        and tokens[-1].text == ")"
+        and all(token.depth > tokens[0].depth for token in tokens[1:-1])
+    ):
+        tokens = tokens[1:-1]
+    return tokens
+
+
+def _key_condition(text: str, tokens: Sequence[Token], keys: set[str], parameters: Parameters) -> str | None:
+    if len(tokens) < 3 or tokens[0].text not in keys or tokens[0].kind not in ("word", "quoted"):
+        return None
+    if tokens[1].kind != "operator" or tokens[1].text not in _COMPARED:
+        return None
+    for token in tokens[2:]:
+        plain = token.kind in _CONSTANT or (token.kind == "word" and token.text in _TYPE_WORDS)
+        if not plain and token.text not in ("(", ")", "[", "]", "-"):
+            return None
+    start = tokens[0].start
+    changes = [(a - start, b - start, new) for a, b, new in lexer.values(tokens, parameters)]
+    return f"({lexer.splice(text[start : tokens[-1].end], changes)})"
