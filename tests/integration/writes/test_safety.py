@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -139,3 +140,43 @@ def test_many_single_updates_in_one_transaction(client: psycopg.Connection[Any])
             client.execute("UPDATE tiered SET i = %s WHERE id = %s", [number, 1 + number % 3])
         found = client.execute("SELECT id, i FROM tiered WHERE id <= 3 ORDER BY id").fetchall()
         assert found == [(1, 87), (2, 88), (3, 89)]
+
+
+def test_routed_rows_say_where_they_went(client: psycopg.Connection[Any]) -> None:
+    def ask(function: str, *values: str) -> object:
+        row = client.execute(
+            f"SELECT frostline.{function}('tiered', %s{', %s' * (len(values) - 1)})", values
+        ).fetchone()
+        return row[0] if row else None
+
+    def rows(ids: str) -> list[tuple[Any, ...]]:
+        found = client.execute(f"SELECT id, ts::date::text, i, t FROM tiered WHERE id IN ({ids}) ORDER BY id")
+        return found.fetchall()
+
+    with client.transaction(force_rollback=True):
+        client.execute("SET LOCAL timezone = 'UTC'")
+        odd = 'it\'s "new"'
+        assert ask("upsert", json.dumps({"id": 5, "ts": "2026-01-01 05:00Z", "t": odd})) == "cold"
+        assert ask("upsert", '{"id": 3000, "ts": "2026-01-05Z", "i": 1}') == "cold"
+        assert ask("upsert", '{"id": 3000, "ts": "2026-01-05Z"}') == "cold"
+        assert ask("upsert", '{"id": 3001, "ts": "2026-11-05Z", "t": "x"}') == "hot"
+        assert ask("upsert", '{"id": 3001, "ts": "2026-11-05Z", "t": null}') == "hot"
+        assert rows("5")[0][3] == odd
+        assert rows("3000, 3001") == [(3000, "2026-01-05", 1, None), (3001, "2026-11-05", 7, None)]
+        assert ask("move", '{"id": 3000, "ts": "2026-01-05Z"}', "2026-11-06Z") == "hot"
+        assert ask("move", '{"id": 3001, "ts": "2026-11-05Z"}', "2026-02-06Z") == "cold"
+        assert ask("move", '{"id": 3001, "ts": "2026-02-06Z"}', "2025-02-06Z") == "cold"
+        assert ask("move", '{"id": 3001, "ts": "2026-02-06Z"}', "2025-02-06Z") is None
+        assert rows("3000, 3001") == [(3000, "2026-11-06", 1, None), (3001, "2025-02-06", 7, None)]
+        assert ask("delete", '{"id": 3000, "ts": "2026-11-06Z"}') == "hot"
+        assert ask("delete", '{"id": 3001, "ts": "2025-02-06Z"}') == "cold"
+        assert ask("delete", '{"id": 3001, "ts": "2025-02-06Z"}') is None
+        assert rows("3000, 3001") == []
+        for function, values, state in (
+            ("upsert", ['{"id": 1}'], "23502"),
+            ("upsert", ['{"id": 1, "ts": "2026-01-05Z", "zz": 1}'], "42703"),
+            ("delete", ['{"ts": "2026-01-05Z"}'], "23502"),
+        ):
+            with pytest.raises(psycopg.Error) as error, client.transaction():
+                ask(function, *values)
+            assert error.value.sqlstate == state
