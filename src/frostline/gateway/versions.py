@@ -68,7 +68,7 @@ def refuse_uncollected(view: View) -> None:
             raise QueryError(
                 f"changes of cold rows of {table} were not stored: the transaction cannot be committed",
                 detail=f'the trigger "!frostline" on {table}, or on the partition written to, did not fire',
-                hint="nothing was changed; `frostline init` puts the triggers back",
+                hint='nothing was changed; ALTER TABLE ... ENABLE ALWAYS TRIGGER "!frostline"',
                 sqlstate="55000",
             )
 

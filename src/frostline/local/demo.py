@@ -58,6 +58,16 @@ LOOK = (
     ("The view that was there before", "SELECT * FROM demo.monthly ORDER BY month"),
 )
 
+WRITES = (
+    f"UPDATE {TABLE} SET celsius = celsius + 0.5, status = 'checked' WHERE id IN (1000, 1001)\n"
+    "RETURNING id, taken_at::date, celsius, status",
+    f"DELETE FROM {TABLE} WHERE id BETWEEN 1100 AND 1104 RETURNING id",
+    f"UPDATE {TABLE} SET taken_at = now() WHERE id = 1002 RETURNING id, taken_at::date",
+    f"SELECT id, tableoid::regclass AS lives_in, status FROM {TABLE}\nWHERE id IN (1000, 1001, 1002, 1100) ORDER BY id",
+)
+OLD_ROWS = f"SELECT count(*), sum(hashtextextended(r::text, 0)::numeric) AS content_hash FROM {TABLE} r WHERE id < 2000"
+COMMITTED = f"UPDATE {TABLE} SET status = 'checked' WHERE id = 1000 RETURNING id, taken_at::date, status"
+
 
 @dataclass
 class Demo:
@@ -141,6 +151,7 @@ def _perform(demo: Demo, connection: psycopg.Connection[Any]) -> None:
     lake = sum(one.bytes for one in archived)
     _sizes(demo, heap_before, heap_after, lake)
     _independently(demo, connection)
+    _writes(demo, connection)
     if before != after:
         raise FrostlineError(f"the content hash changed: {before} before, {after} after")
     demo.console.print(
@@ -232,6 +243,25 @@ def _independently(demo: Demo, connection: psycopg.Connection[Any]) -> None:
     sql = f"SELECT count(*), sum(celsius) FROM {TABLE} WHERE taken_at < '{seam}'"
     if (answer := _run(demo, connection, sql)) != [read]:
         raise FrostlineError(f"PyIceberg reads {read}, Postgres {answer}")
+
+
+def _writes(demo: Demo, connection: psycopg.Connection[Any]) -> None:
+    """Old rows updated, deleted and moved in one transaction with new ones: rolled back, then committed."""
+    _heading(demo, "Old rows are written like new ones: one transaction over both tiers, rolled back")
+    before = _answer(connection, OLD_ROWS)
+    with demo.timed("a transaction that writes both tiers"):
+        _sql(demo, "BEGIN")
+        with connection.transaction(force_rollback=True):
+            for sql in WRITES:
+                _run(demo, connection, sql)
+        _sql(demo, "ROLLBACK")
+    if _run(demo, connection, OLD_ROWS) != before:
+        raise FrostlineError("a transaction that was rolled back has changed cold rows")
+    demo.console.print("[green]the same rows as before the transaction[/]")
+    _heading(demo, "And one that stays")
+    _run(demo, connection, COMMITTED)
+    if _run(demo, connection, f"SELECT id, status FROM {TABLE} WHERE id = 1000") != [(1000, "checked")]:
+        raise FrostlineError("a committed change of a cold row is not there")
 
 
 def _run(demo: Demo, connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
