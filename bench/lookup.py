@@ -44,7 +44,7 @@ def _allowed(times: dict[str, list[float]]) -> list[float]:
     return [own + 1.5 * fdw for own, fdw in zip(times["duckdb"], times["postgres"], strict=True)]
 
 
-def _rows(shape: Shape) -> Iterator[tuple[int, Any]]:
+def numbered(shape: Shape) -> Iterator[tuple[int, Any]]:
     """Numbers and months all over the cold rows."""
     months = list(tables.months(shape))[: shape.periods]
     number = 1
@@ -64,7 +64,7 @@ def _point(
     peer = world.connect(world.peer)
     found = lake.snapshot(world, name)
     times: dict[str, list[float]] = {"gateway": [], "postgres": [], "duckdb": []}
-    numbers = _rows(world.shapes[name])
+    numbers = numbered(world.shapes[name])
     for _ in range(count):
         number, _month = next(numbers)
         row = peer.execute(f"SELECT ts FROM {name} WHERE id = %s", [number]).fetchone()
@@ -81,7 +81,7 @@ def _hour(
     peer = world.connect(world.peer)
     found = lake.snapshot(world, "events")
     times: dict[str, list[float]] = {"gateway": [], "postgres": [], "duckdb": []}
-    numbers = _rows(world.shapes["events"])
+    numbers = numbered(world.shapes["events"])
     for _ in range(count):
         number, month = next(numbers)
         number = min(number, month.first + month.rows - month.rows // 100)  # the hour stays inside its month
@@ -95,7 +95,7 @@ def _hour(
 
 
 def _alone(world: World, connection: psycopg.Connection[Any], count: int) -> dict[str, list[float]]:
-    numbers = _rows(world.shapes["events"])
+    numbers = numbered(world.shapes["events"])
     times: dict[str, list[float]] = {"gateway": []}
     for _ in range(count):
         number, _month = next(numbers)

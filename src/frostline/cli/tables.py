@@ -14,6 +14,7 @@ from frostline.catalog.registry import Managed
 from frostline.cli.common import load_settings, output, print_error, report, require_dsn
 from frostline.local import artifacts
 from frostline.tiering import register as registration
+from frostline.tiering import writing
 
 if TYPE_CHECKING:
     from frostline.tiering import cycle
@@ -60,6 +61,8 @@ def init(
 
         catalog.check(settings)
     done = install.install(postgres)
+    with connect(postgres) as connection:
+        done += writing.equip(connection)
     for line in done:
         report().line(f"installed {line}")
     report().line("The registry is up to date." if done else "The registry was up to date already.")

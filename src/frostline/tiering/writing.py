@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from psycopg.sql import Composed, Identifier
 
-from frostline.catalog import queries
+from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
 from frostline.delta import collect
 from frostline.delta.collect import Connections, ForeignKey
 from frostline.errors import DatabaseError
 from frostline.model.tables import Table
+from frostline.tiering.locks import with_short_locks
 
 
 def statements(
@@ -25,6 +28,25 @@ def statements(
     for relation in (Identifier(table.schema, table.name), *above):
         made += collect.triggers(id_, relation)
     return made
+
+
+def equip(connection: Connection) -> list[str]:
+    """Tables that an older version registered can be written from now on; returns what was done."""
+    done = []
+    for (id_,) in queries.rows(connection, "unequipped"):
+        managed = registry.get_by_id(connection, id_)
+        checked = managed.options.cold_fk == "check"
+        made = statements(connection, managed.table, id_, managed.hot, managed.hot_oid, checked=checked)
+        for name in queries.rows(connection, "foreign_partitions", table=id_):
+            made += collect.triggers(id_, Identifier(*name))
+        with_short_locks(connection, partial(_execute, connection, made), f"equipping {managed.table}")
+        done.append(f"what writes cold rows of {managed.table}")
+    return done
+
+
+def _execute(connection: Connection, made: list[Composed]) -> None:
+    for statement in made:
+        connection.execute(statement)
 
 
 def _connections(connection: Connection) -> Connections:

@@ -9,7 +9,7 @@ from fix_tiering import World
 from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.errors import ConfigError, RefusedError
-from frostline.tiering import register
+from frostline.tiering import register, writing
 
 TABLE = """
 CREATE TABLE public.dim (k int PRIMARY KEY);
@@ -218,3 +218,24 @@ def test_default_privileges_open_no_way_around_the_table(world: World) -> None:
         ) == [(True, False, True)]
     finally:
         world.run("DROP OWNED BY curious, reader; DROP ROLE curious, reader")
+
+
+def test_a_table_registered_by_an_older_version_becomes_writable(world: World) -> None:
+    world.run(
+        """
+        CREATE TABLE public.old (id bigint, ts timestamptz, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+        CREATE TABLE public.old_1 PARTITION OF public.old FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+        CREATE TABLE public.old_2 PARTITION OF public.old FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
+        """
+    )
+    world.register("public.old")
+    world.run(
+        'DROP TRIGGER "!frostline" ON public.old; DROP TRIGGER "!frostline" ON public.old_before;'
+        "DROP FUNCTION frostline.collect_1; DROP FUNCTION frostline.store_1; DROP FOREIGN TABLE frostline_delta.held_1"
+    )
+    with connect(world.dsn) as connection:
+        assert writing.equip(connection) == ["what writes cold rows of public.old"]
+        assert writing.equip(connection) == []
+    world.run("INSERT INTO public.old VALUES (1, '2019-05-05', 1), (2, '2020-05-05', 2)")
+    world.run("UPDATE public.old_before SET v = 3")
+    assert world.run("SELECT id, v FROM public.old ORDER BY id") == [(1, 3), (2, 2)]

@@ -539,6 +539,16 @@ WHERE p.proname = 'postgres_fdw_get_connections'
 ORDER BY 2 DESC
 LIMIT 1;
 
+-- name: unequipped
+-- Registered tables without the function that collects cold writes: an older version has registered them.
+SELECT t.id FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
+WHERE to_regprocedure('frostline.collect_' || t.id || '()') IS NULL;
+
+-- name: foreign_partitions
+SELECT n.nspname, c.relname
+FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s;
+
 -- name: ancestors
 -- Partitioned tables above this one.
 SELECT n.nspname, c.relname
