@@ -52,7 +52,15 @@ POINTS = {
     "recover.rows": "captured rows of nobody are to be removed",
     "recover.end": "what an earlier run left is settled",
     "clean.snapshots": "snapshots nobody will read are to be expired",
+    "clean.claimed": "nobody can pin them any more, none is expired",
+    "clean.expired": "they are expired, the files they alone had are not removed",
     "clean.files": "files that nothing refers to are to be removed",
+    "clean.removed": "they are removed, that it was done is not recorded",
+    "coalesce.locked": "the table is locked, nothing is changed",
+    "coalesce.dropped": "the small periods are dropped, not committed",
+    "coalesce.made": "the large one stands, not committed",
+    "coalesce.commit": "the registry knows it, not committed",
+    "coalesce.joined": "it is committed, the planner knows nothing of it",
 }
 
 _FOLD_STEPS = ("versions", "merge", "record")

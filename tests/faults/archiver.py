@@ -1,4 +1,4 @@
-"""Archive runs as processes that can be killed: forked from a warm one, on a Spark that outlives them.
+"""Runs as processes that can be killed: forked from a warm one, on a Spark that outlives them.
 
 As a program: `archiver.py host` keeps a Spark, `archiver.py fork` forks a run for every line it reads.
 """
@@ -22,6 +22,8 @@ from frostline.config import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from frostline.report import Report
+
 TIMEOUT = 90.0
 
 
@@ -31,7 +33,7 @@ class Ended:
 
     killed: bool
     error: str | None
-    archived: tuple[str, ...] = ()
+    done_to: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
 
     @property
@@ -104,19 +106,19 @@ class Forks:
     settings: Settings
     _process: subprocess.Popen[str] | None = None
 
-    def start(self, table: str, spark: dict[str, str], socket: Path) -> int:
-        """Begin a run and return its process id."""
+    def start(self, what: str, table: str, spark: dict[str, str], socket: Path) -> int:
+        """Begin a run that archives, coalesces or cleans, and return its process id."""
         if self._process is None:
             self._process = _program("fork", self.settings)
         assert self._process.stdin is not None
-        order = {"table": table, "env": {**spark, faults.VARIABLE: str(socket)}}
+        order = {"what": what, "table": table, "env": {**spark, faults.VARIABLE: str(socket)}}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._answer()["pid"])
 
     def wait(self) -> Ended:
         found = self._answer()
-        return Ended(found["killed"], found["error"], tuple(found["archived"]), tuple(found["said"]))
+        return Ended(found["killed"], found["error"], tuple(found["done_to"]), tuple(found["said"]))
 
     def end(self) -> None:
         if self._process is not None:
@@ -175,10 +177,30 @@ def _attach(settings: Settings) -> SparkSession:
     return session.for_database(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)), settings)
 
 
-def _run(table: str) -> dict[str, object]:
+def _work(what: str, table: str, settings: Settings, report: Report) -> list[str]:
+    """What `frostline archive`, `frostline coalesce` and `frostline clean` do."""
+    from frostline.catalog import registry
+    from frostline.catalog.database import connect
+    from frostline.tiering import clean, coalesce
+    from frostline.tiering.archive.run import archive
+    from frostline.tiering.locks import from_settings, only_writer
+
+    def spark() -> AbstractContextManager[SparkSession]:
+        return nullcontext(_attach(settings))
+
+    if what == "archive":
+        return [str(one.leaf) for one in archive(settings, table, report, spark)]
+    with connect(settings.dsn.get_secret_value(), application=f"frostline {what}") as connection:
+        managed = registry.get(connection, table)
+        with only_writer(connection, managed) as managed:
+            if what == "coalesce":
+                return [group.name for group in coalesce.joined(connection, managed, from_settings(settings))]
+            return [found.name for found in clean.clean(connection, settings, managed, 0, report)]
+
+
+def _run(what: str, table: str) -> dict[str, object]:
     from frostline.errors import FrostlineError
     from frostline.report import Silent
-    from frostline.tiering.archive.run import archive
 
     settings, said = config.load().settings, []
 
@@ -186,18 +208,15 @@ def _run(table: str) -> dict[str, object]:
         def line(self, text: str) -> None:
             said.append(text)
 
-    def spark() -> AbstractContextManager[SparkSession]:
-        return nullcontext(_attach(settings))
-
     try:
-        archived = archive(settings, table, Heard(), spark)
+        done_to = _work(what, table, settings, Heard())
     except FrostlineError as error:
-        return {"error": f"{type(error).__name__}: {error}", "archived": [], "said": said}
+        return {"error": f"{type(error).__name__}: {error}", "done_to": [], "said": said}
     except BaseException as error:
         expected = isinstance(error, OSError) or type(error).__module__.startswith("psycopg")
         text = f"{type(error).__name__}: {error}" if expected else traceback.format_exc()
-        return {"error": text, "archived": [], "said": said}
-    return {"error": None, "archived": [str(one.leaf) for one in archived], "said": said}
+        return {"error": text, "done_to": [], "said": said}
+    return {"error": None, "done_to": done_to, "said": said}
 
 
 def _fork() -> None:
@@ -206,7 +225,8 @@ def _fork() -> None:
     import pyarrow  # noqa: F401
     import pyspark.sql  # noqa: F401
 
-    import frostline.tiering.archive.run  # noqa: F401
+    import frostline.tiering.archive.run
+    import frostline.tiering.coalesce  # noqa: F401
 
     for line in sys.stdin:
         order = json.loads(line)
@@ -216,7 +236,7 @@ def _fork() -> None:
             os.close(reading)
             os.environ.update(order["env"])
             with os.fdopen(writing, "w") as result:
-                json.dump(_run(order["table"]), result)
+                json.dump(_run(order["what"], order["table"]), result)
             os._exit(0)
         os.close(writing)
         sys.stdout.write(json.dumps({"pid": pid}) + "\n")
@@ -224,7 +244,7 @@ def _fork() -> None:
         with os.fdopen(reading) as result:
             text = result.read()
         os.waitpid(pid, 0)
-        found = json.loads(text) if text else {"error": None, "archived": [], "said": []}
+        found = json.loads(text) if text else {"error": None, "done_to": [], "said": []}
         sys.stdout.write(json.dumps({**found, "killed": not text}) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,8 @@
-"""One fault after the other: a run of the archiver meets it, then runs are repeated until one finishes."""
+"""One fault after the other: a run meets it, then runs are repeated until one finishes.
+
+A fault counts as met only when it happened: the process was seen dead, a session was ended, the run failed for want of
+its disk, somebody was seen waiting for the lock.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +22,7 @@ import psycopg
 
 from faults import ledger
 from faults.archiver import Ended
-from faults.stage import Answer, Stage
+from faults.stage import Answer, Stage, alive
 from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.faults import POINTS
@@ -34,6 +38,12 @@ MOST_RUNS = 4
 
 # Who is killed, or what fails, at a point.
 VICTIMS = ("archiver", "raise", "spark", "gateway", "postgres", "session", "catalog session", "disk", "storage", "lock")
+COALESCING = [point for point in POINTS if point.startswith("coalesce")]
+CLEANING = [point for point in POINTS if point.startswith("clean")]
+ARCHIVING = [point for point in POINTS if point not in COALESCING + CLEANING]
+# What a run fails at so that it gives its capture up, and what the run before must die of so that a point is reached.
+_GIVES_UP = "export.recorded"
+_BEFORE = {"recover.finish": "swap.ended", "recover.failed": "capture.begun"}
 # Points at which the archiver is killed a little later, while Spark goes on without it.
 _LATER = ("export.snapshot", "verify.heap", "swap.begun")
 
@@ -52,13 +62,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one fault (or two in a row) and of the runs after it."""
+    """What became of some faults in a row and of the runs after them."""
 
-    faults: tuple[Fault, ...]
-    met: bool
-    runs: int
-    ends: tuple[str, ...]
-    seconds: float
+    faults: tuple[Fault, ...]  # as they were planned
+    met: tuple[tuple[Fault, str], ...]  # those that happened, and how the run ended that they happened to
+    ends: tuple[str, ...]  # of every run
     acknowledged: int = 0  # transactions of the writers meanwhile
     looks: int = 0  # of the readers
 
@@ -70,44 +78,62 @@ class Act:
     stage: Stage
     table: str
     wrong: list[str]
-    met: list[Fault] = field(default_factory=list)
+    _struck: threading.Event = field(default_factory=threading.Event)
+    _waiting: list[threading.Thread] = field(default_factory=list)
     _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def answer(self, fault: Fault) -> Answer:
+        self._struck.clear()
         done = threading.Event()
 
         def decide(point: str, pid: int) -> bool:
+            if fault.point.startswith("release") and point == _GIVES_UP:
+                return False
             if point != fault.point or done.is_set():
                 return True
             done.set()
-            self.met.append(fault)
             if fault.after:
-                threading.Timer(fault.after, self._strike, (fault.victim, pid)).start()
-                return True
-            return self._strike(fault.victim, pid)
+                self._begin(threading.Timer(fault.after, self._strike, (fault.victim, pid)))
+            else:
+                self._strike(fault.victim, pid)
+            return fault.victim != "raise"
 
         return decide
 
     def over(self) -> None:
         """The run has ended: the disk has room again, the storage is back."""
+        while self._waiting:
+            self._waiting.pop().join(30)
         self._open.close()
 
-    def _strike(self, victim: str, pid: int) -> bool:
+    def met(self, fault: Fault, ended: Ended) -> bool:
+        """Whether it happened to the run that ended so."""
+        if fault.victim == "archiver":
+            return ended.killed
+        # Nothing may have been written, or read, after it.
+        return self._struck.is_set() and (fault.victim not in ("disk", "storage") or ended.error is not None)
+
+    def _begin(self, thread: threading.Thread) -> None:
+        self._waiting.append(thread)
+        thread.start()
+
+    def _strike(self, victim: str, pid: int) -> None:
         try:
-            return self._do(victim, pid)
+            if alive(pid) and self._do(victim, pid):
+                self._struck.set()
         except (ProcessLookupError, AssertionError, psycopg.Error):
-            return True  # it was gone already
+            pass  # it was gone already
         except Exception as error:
             self.wrong.append(f"the fault itself failed: {victim}: {error!r}")
-            return True
 
     def _do(self, victim: str, pid: int) -> bool:
+        """True: it is done. A lock is felt later, or not at all."""
         stage = self.stage
         match victim:
             case "archiver":
                 os.kill(pid, signal.SIGKILL)
             case "raise":
-                return False
+                pass
             case "spark":
                 stage.kill_spark(pid)
             case "gateway":
@@ -115,29 +141,42 @@ class Act:
             case "postgres":
                 stage.kill_postgres()
             case "session":
-                _terminate(stage, "application_name = 'frostline archive'")
+                return _terminated(stage, "application_name ~ '^frostline (archive|coalesce|clean)$'")
             case "catalog session":
-                _terminate(stage, "query LIKE '%iceberg_tables%' OR application_name = 'frostline export'")
+                return _terminated(stage, "query LIKE '%iceberg_tables%' OR application_name = 'frostline export'")
             case "disk":
                 self._open.enter_context(stage.small_files(pid, stage.spark.pid))
             case "storage":
                 self._open.enter_context(_no_directory(stage.directory(self.table) / "data"))
                 self._open.enter_context(_no_directory(stage.directory(self.table) / "metadata"))
             case "lock":
-                threading.Thread(target=_lock_catalog, args=(stage, 1.0), daemon=True).start()
+                held = threading.Event()
+                self._begin(threading.Thread(target=_lock_catalog, args=(stage, 1.0, held, self._struck), daemon=True))
+                held.wait(5)
+                return False
             case _:
                 raise LookupError(victim)
         return True
 
 
-def _terminate(stage: Stage, which: str) -> None:
-    stage.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ({which})")
+def _terminated(stage: Stage, which: str) -> bool:
+    ended = stage.run(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ({which})"
+    )
+    return (True,) in ended
 
 
-def _lock_catalog(stage: Stage, seconds: float) -> None:
+def _lock_catalog(stage: Stage, seconds: float, held: threading.Event, felt: threading.Event) -> None:
+    table = "frostline_lake.iceberg_tables"
+    waiting = f"SELECT EXISTS (SELECT FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
     with contextlib.suppress(psycopg.Error), psycopg.connect(stage.dsn) as connection:
-        connection.execute("LOCK TABLE frostline_lake.iceberg_tables IN ACCESS EXCLUSIVE MODE")
-        time.sleep(seconds)
+        connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        held.set()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if connection.execute(waiting).fetchone() == (True,):
+                felt.set()
+            time.sleep(0.02)
 
 
 @contextmanager
@@ -189,28 +228,67 @@ class Drama:
 
         `command`: those with a fault are `frostline archive` itself, started as a person would.
         """
-        began, written, looked = time.monotonic(), self._acknowledged(), self._looks()
         self._expire()
-        act = Act(self.stage, self.name, self.world.wrong)
-        ends: list[str] = []
-        for fault in faults:
-            if self._archived():
-                break
-            ended = self._run(act, act.answer(fault), command=command)
-            ends.append(_short(ended))
-        while not self._archived() or not ends or not ended.done:
-            if len(ends) > len(faults) + MOST_RUNS:
-                self.world.wrong.append(f"{_all(faults)}: not archived after {len(ends)} runs: {ends}")
-                break
-            ended = self._run(act, lambda _point, _pid: True)
-            ends.append(_short(ended))
+        outcome = self._until_done("archive", faults, self._archived, command=command)
         self.period += 1
         self.world.first = self.period
         self.rows = ledger.check(self.world, self.writers)
         self._check_leftovers(faults)
-        met = len(act.met) == len(faults)
-        seconds, written, looked = time.monotonic() - began, self._acknowledged() - written, self._looks() - looked
-        return Outcome(faults, met, len(ends), tuple(ends), seconds, written, looked)
+        return outcome
+
+    def coalesce(self, faults: tuple[Fault, ...], periods: int) -> Outcome:
+        """The cold periods are joined, so many to one; readers look all the time."""
+        self.stage.run(
+            "UPDATE frostline.tables SET coalesce_to = %s, coalesce_after = '0' WHERE relation = %s::regclass",
+            str(periods * ledger.WIDTH),
+            f"public.{self.name}",
+        )
+        partitions = f"SELECT inhrelid FROM pg_inherits WHERE inhparent = 'public.{self.name}'::regclass"
+        left = 2 + -(-self.period // periods)  # the hot partition and the one below all
+        outcome = self._until_done("coalesce", faults, lambda: len(self.stage.run(partitions)) == left)
+        recorded = self.stage.run(f"SELECT upper FROM frostline.periods WHERE foreign_table IN ({partitions})")
+        if len(recorded) != left - 1:
+            self.world.wrong.append(f"{_all(faults)}: {left - 1} foreign partitions, {len(recorded)} recorded")
+        self.rows = ledger.check(self.world, self.writers)
+        return outcome
+
+    def clean_under(self, faults: tuple[Fault, ...]) -> Outcome:
+        """A commit in the lake that nobody will read, and files of nobody, are removed by runs that meet faults."""
+        self._expire()
+        act = Act(self.stage, self.name, self.world.wrong)
+        self._run(act, "archive", act.answer(Fault("raise", _GIVES_UP)))  # before a gateway has pinned it
+        stray = self.stage.directory(self.name) / "data" / "stray.parquet"
+        stray.write_bytes(b"PAR1")
+        outcome = self._until_done("clean", faults, lambda: not stray.exists())
+        self.play(())
+        return outcome
+
+    def _until_done(
+        self, what: str, faults: tuple[Fault, ...], achieved: Callable[[], bool], *, command: bool = False
+    ) -> Outcome:
+        """A run per fault, then runs without until one finishes and has achieved it."""
+        written, looked = self._acknowledged(), self._looks()
+        act = Act(self.stage, self.name, self.world.wrong)
+        ends: list[str] = []
+        met: list[tuple[Fault, str]] = []
+        finished = False
+        for fault in faults:
+            if finished and achieved():
+                break
+            ended = self._run(act, what, act.answer(fault), command=command)
+            ends.append(_short(ended))
+            finished = ended.done
+            if act.met(fault, ended):
+                met.append((fault, ends[-1]))
+        while not finished or not achieved():
+            if len(ends) > len(faults) + MOST_RUNS:
+                self.world.wrong.append(f"{_all(faults)}: not done after {len(ends)} runs: {ends}")
+                break
+            ended = self._run(act, what, lambda _point, _pid: True)
+            ends.append(_short(ended))
+            finished = ended.done
+        written, looked = self._acknowledged() - written, self._looks() - looked
+        return Outcome(faults, tuple(met), tuple(ends), written, looked)
 
     def _acknowledged(self) -> int:
         return sum(writer.acknowledged for writer in self.writers)
@@ -236,10 +314,10 @@ class Drama:
         ledger.check(self.world, self.writers)
         return found
 
-    def _run(self, act: Act, answer: Answer, *, command: bool = False) -> Ended:
-        run = self.stage.command if command else self.stage.archive
+    def _run(self, act: Act, what: str, answer: Answer, *, command: bool = False) -> Ended:
+        table = f"public.{self.name}"
         try:
-            return run(f"public.{self.name}", answer)
+            return self.stage.command(table, answer) if command else self.stage.work(what, table, answer)
         finally:
             act.over()
             self.stage.heal()
@@ -248,7 +326,8 @@ class Drama:
         """Let the clock pass the end of the next period."""
         upper = (self.period + 1) * ledger.WIDTH
         self.stage.run(
-            f"INSERT INTO public.{self.name} (id, k, version, amount, writer) VALUES (%s, %s, 1, 0, 0)",
+            f"INSERT INTO public.{self.name} (id, k, version, amount, writer) VALUES (%s, %s, 1, 0, 0)"
+            " ON CONFLICT DO NOTHING",
             -self.period,
             upper + ledger.HOT,
         )
@@ -297,20 +376,31 @@ def _all(faults: tuple[Fault, ...]) -> str:
     return " then ".join(map(str, faults)) or "no fault"
 
 
-def every_point(victims: tuple[str, ...] = ("archiver",)) -> list[Fault]:
-    return [Fault(victim, point) for victim in victims for point in POINTS]
+def every_point(victims: tuple[str, ...]) -> list[tuple[Fault, ...]]:
+    return [
+        (*(Fault("archiver", before) for before in (_BEFORE.get(point),) if before), Fault(victim, point))
+        for victim in victims
+        for point in ARCHIVING
+    ]
 
 
 def at_random(seed: int) -> tuple[Fault, ...]:
     """One fault, or two in a row."""
     dice = random.Random(seed)
-    points = [point for point in POINTS if not point.startswith(("recover", "release", "clean"))]
+    points = [point for point in ARCHIVING if point not in _BEFORE]
     faults = []
     for number in range(dice.choice((1, 1, 2))):
         victim = dice.choices(VICTIMS, (10, 4, 1, 3, 5, 3, 2, 2, 2, 1))[0]
-        point = dice.choice(points if number == 0 else list(POINTS))
+        point = dice.choice(points if number == 0 else ARCHIVING)
         later = point in _LATER and victim in ("archiver", "spark", "gateway", "postgres") and dice.random() < 0.7
         if victim in ("spark", "disk", "catalog session") and not point.startswith("export"):
             point = dice.choice([p for p in points if p.startswith("export")])
         faults.append(Fault(victim, point, round(dice.uniform(0, 1.0), 2) if later else 0.0))
     return tuple(faults)
+
+
+def of_others(seed: int, points: list[str]) -> tuple[Fault, ...]:
+    """Each point of a coalescing or cleaning run in turn, whatever it happens to."""
+    dice = random.Random(seed)
+    victims = ("archiver", "raise", "gateway", "postgres", "session")
+    return tuple(Fault(dice.choices(victims, (10, 3, 2, 3, 3))[0], point) for point in points)

@@ -11,12 +11,12 @@ from frostline.faults import POINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 _BEGIN, _END = "<!-- written by make soak: begin -->", "<!-- end -->"
-_STEPS = ("operation", "capture", "export", "verify", "swap", "statistics", "drop", "release", "recover", "clean")
+_STEPS = tuple(dict.fromkeys(point.partition(".")[0] for point in POINTS))
 _ENDS = {
     "went on": "went on from there",
     "began anew": "began anew",
     "finished it": "finished it",
-    "done": "archived it",
+    "done": "did it",
 }
 
 
@@ -28,11 +28,12 @@ def renew(outcomes: Iterable[Outcome], seed: int) -> None:
 
 
 def table(outcomes: list[Outcome], seed: int) -> str:
-    met = [outcome for outcome in outcomes if outcome.met]
-    faults = sum(len(outcome.faults) for outcome in met)
-    twice = sum(len(outcome.faults) > 1 for outcome in met)
+    met = [fault for outcome in outcomes for fault, _ in outcome.met]
+    planned = sum(len(outcome.faults) for outcome in outcomes)
+    twice = sum(len(outcome.met) > 1 for outcome in outcomes)
     lines = [
-        f"{faults:,} faults in {len(met):,} archived periods ({twice:,} of them met two in a row), first seed {seed};"
+        f"{len(met):,} faults that happened, of {planned:,} planned, in {len(outcomes):,} operations"
+        f" ({twice:,} of them met several in a row), first seed {seed};"
         f" {sum(o.acknowledged for o in outcomes):,} transactions acknowledged,"
         f" {sum(o.looks for o in outcomes):,} looks of readers over all rows:"
         " nothing lost, nothing doubled, nothing left behind.",
@@ -41,15 +42,15 @@ def table(outcomes: list[Outcome], seed: int) -> str:
         "|---|---|---:|---|---|",
     ]
     groups: dict[tuple[int, str], list[tuple[str, str]]] = defaultdict(list)
-    for outcome in met:
-        for number, fault in enumerate(outcome.faults):
-            ends = outcome.ends[number], outcome.ends[-1] if len(outcome.ends) > number + 1 else ""
-            groups[_STEPS.index(fault.point.split(".")[0]), fault.victim].append(ends)
+    for outcome in outcomes:
+        for fault, end in outcome.met:
+            last = outcome.ends[-1] if _kind(end) != "done" else ""
+            groups[_STEPS.index(fault.point.split(".")[0]), fault.victim].append((end, last))
     for (step, victim), found in sorted(groups.items()):
         first = Counter(_kind(end) for end, _ in found)
-        last = Counter(_ENDS.get(end, "?") for _, end in found if end)
-        lines.append(f"| {_STEPS[step]} | {victim} | {len(found)} | {_counts(first)} | {_counts(last)} |")
-    reached = Counter(fault.point for outcome in met for fault in outcome.faults)
+        ends = Counter(_ENDS.get(end, "?") for _, end in found if end)
+        lines.append(f"| {_STEPS[step]} | {victim} | {len(found)} | {_counts(first)} | {_counts(ends)} |")
+    reached = Counter(fault.point for fault in met)
     lines += ["", "| point | what is true there | faults |", "|---|---|---:|"]
     lines += [f"| `{point}` | {meaning} | {reached[point]} |" for point, meaning in POINTS.items()]
     return "\n".join(lines) + "\n"

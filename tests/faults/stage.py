@@ -113,11 +113,11 @@ class Stage:
         self.points.close()
         local_stack.down(self._own, Silent())
 
-    def archive(self, table: str, answer: Answer) -> Ended:
-        """One run of its own process; `answer` decides at every point it reaches."""
+    def work(self, what: str, table: str, answer: Answer) -> Ended:
+        """One run in its own process: archive, coalesce or clean; `answer` decides at every point it reaches."""
         where = self.spark.where()
         self.points.answer = answer
-        self.forks.start(table, where, self.points.path)
+        self.forks.start(what, table, where, self.points.path)
         try:
             return self.forks.wait()
         finally:
@@ -155,13 +155,13 @@ class Stage:
         self.crashes += 1  # counted when nobody can be told anything any more
 
     def kill_gateway(self) -> None:
-        os.kill(self._service("gateway"), signal.SIGKILL)
+        _kill(self._service("gateway"))
 
     def kill_spark(self, run: int) -> None:
         """The run's own, if it has one."""
         own = [pid for pid in _children(run) if "java" in processes.command_line(pid)]
         for pid in own or [self.spark.pid]:
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid)
 
     def heal(self) -> None:
         """Whatever was killed is there again."""
@@ -190,6 +190,19 @@ class Stage:
         service = running.service(name) if running is not None else None
         assert service is not None, f"{name} is not running"
         return service.pid
+
+
+def alive(pid: int) -> bool:
+    """Neither gone nor only waiting for somebody to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), 10, f"process {pid} is killed")
 
 
 def _children(pid: int) -> list[int]:

@@ -24,6 +24,7 @@ from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import LakeError
+from frostline.faults import reached
 from frostline.lake import layout, lineage, storage
 from frostline.lake.catalog import opened, table_of
 
@@ -81,6 +82,7 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned])
         # A catalog without history has forgotten them already.
         if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
             table.maintenance.expire_snapshots().by_ids(known).commit()
+        reached("clean.expired")
         kept = referenced(table)
         for path in {path for snapshot in wanted.values() for path in snapshot.files} - kept:
             _delete(table, path)

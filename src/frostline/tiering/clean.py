@@ -60,12 +60,14 @@ def in_lake(connection: Connection, settings: Settings, managed: Managed, older_
     reached("clean.snapshots")
     candidates = leftovers.abandoned(settings, managed, _ours(connection, managed))
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
+    reached("clean.claimed")
     expired = leftovers.expire(settings, managed, [s for s in candidates if s.id in claimed]) if claimed else []
     snapshots = [_snapshot(snapshot, kept=snapshot not in expired) for snapshot in candidates]
     reached("clean.files")
     files = leftovers.orphans(settings, managed, _known(connection, managed))
     removed = [file for file in files if file.age >= older_than]
     leftovers.remove(settings, managed, removed)
+    reached("clean.removed")
     connection.execute(
         "UPDATE frostline.operations SET cleaned_at = clock_timestamp() WHERE table_id = %s AND state = 'failed'"
         " AND finished_at < clock_timestamp() - make_interval(secs => %s)",

@@ -21,6 +21,7 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.errors import OperationError, RefusedError
+from frostline.faults import reached
 from frostline.model import spacing
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.model.tables import derived_name
@@ -88,7 +89,9 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
             changed = f"periods of {managed.table} were changed by someone else meanwhile; nothing was joined"
             raise OperationError(changed, hint="run the same command again")
         grants = _grants(connection, group)
+        reached("coalesce.locked")
         _drop(connection, group, locks.timeout_ms)
+        reached("coalesce.dropped")
         name = (managed.table.schema, group.name)
         for statement in (
             *ddl.foreign_partition(managed.table, name, managed.id, group.range),
@@ -97,7 +100,9 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
             connection.execute(statement)
         for grant in grants:
             connection.execute(ddl.grant(Identifier(*name), *grant))
+        reached("coalesce.made")
         _record(connection, managed, group)
+        reached("coalesce.commit")
 
     wanted = replace(locks, relations=[managed.table.oid, *(part.oid for part in group.parts)])
     try:
@@ -108,6 +113,7 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
             detail=error.diag.message_detail,
             hint="let it refer to the partitioned table, then run the same command again",
         ) from None
+    reached("coalesce.joined")
     _analyze(connection, managed, group)
 
 
