@@ -102,9 +102,15 @@ class Batches:
         self._canceller = canceller
         self._query = query
         self._reader: pa.RecordBatchReader | None = None
+        self._failed: Exception | None = None
         self._closed = False
 
     def next(self) -> pa.RecordBatch | None:
+        """After an error there is no going on: rows that were on their way are lost."""
+        if self._failed is not None:
+            raise self._failed
+        if self._closed:
+            return None  # its connection may be somebody else's by now
         try:
             with self._canceller.interruptible(self._cursor.interrupt):
                 if self._reader is None:
@@ -113,10 +119,14 @@ class Batches:
         except StopIteration:
             return None
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise self._cursors.storage.unreadable(error) from error
+            self._failed = self._cursors.storage.unreadable(error)
+            raise self._failed from error
+        except Exception as error:
+            self._failed = error
+            raise
 
     def restart(self) -> None:
-        self._reader = None
+        self._reader = self._failed = None
 
     def close(self) -> None:
         if not self._closed:

@@ -1,0 +1,62 @@
+"""Results in pieces: what fails stays failed, and what is closed reads nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from frostline.errors import LakeError, QueryError
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.rows import Batches, Cursors, LakeRows
+from frostline.lake.storage import Local
+
+NUMBERS = "SELECT i::VARCHAR AS n FROM range(40000) t(i)"
+FAILS = "SELECT CASE WHEN i = 600000 THEN error('no') ELSE i::VARCHAR END AS n FROM range(1000000) t(i)"
+
+
+@pytest.fixture
+def cursors(tmp_path: Path) -> Iterator[Cursors]:
+    with duckdb.connect(config={"threads": 1}) as engine:
+        yield Cursors(engine, Local(str(tmp_path)))
+
+
+def taken(rows: LakeRows, wanted: int) -> int:
+    return sum(count for _, count in rows.take(wanted))
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_after_an_error_no_row_is_passed_over(cursors: Cursors, ahead: bool) -> None:
+    """A savepoint may bring the client back to the cursor, but not the rows that were on their way."""
+    rows = LakeRows([], Batches(cursors, Canceller(), FAILS))
+    assert taken(rows, 10_000) == 10_000
+    if ahead:
+        rows.prepare(900_000)
+    for _ in range(2):
+        with pytest.raises(LakeError):
+            taken(rows, 900_000)
+
+
+def test_after_a_cancelled_look_ahead_no_row_is_passed_over(cursors: Cursors) -> None:
+    canceller = Canceller()
+    rows = LakeRows([], Batches(cursors, canceller, NUMBERS))
+    assert taken(rows, 10_000) == 10_000
+    canceller.begin()
+    canceller.cancel_once()
+    rows.prepare(10_000)
+    canceller.finish()
+    canceller.begin()
+    for _ in range(2):
+        with pytest.raises(QueryError, match="cancel"):
+            taken(rows, 10_000)
+
+
+def test_what_was_closed_does_not_read_over_a_connection_it_gave_back(cursors: Cursors) -> None:
+    closed = LakeRows([], Batches(cursors, Canceller(), NUMBERS))
+    closed.close()
+    other = LakeRows([], Batches(cursors, Canceller(), NUMBERS))
+    assert taken(other, 15_000) == 15_000
+    closed.prepare(10_000)
+    assert taken(other, 40_000) == 25_000
