@@ -119,6 +119,13 @@ def _reading(
         rows = _parquet(view, [file.path for file in read], named, within)
         if within is None:
             count = sum(file.rows for file in read)
+    elif snapshot.vectors:
+        # DuckDB takes one file's vector for another's where a Puffin file has several of them: rows would be missing.
+        raise QueryError(
+            f"cold rows of {table} cannot be read: another program deleted some by deletion vectors",
+            hint="let it compact the table (rewrite_data_files), and keep the table in Iceberg's format version 2",
+            sqlstate="0A000",
+        )
     else:
         outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
         within = range_condition(table.key, source.range, _quoted(names[table.key]))

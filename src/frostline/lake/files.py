@@ -49,6 +49,7 @@ class Manifest:
     files: tuple[DataFile, ...] = ()
     deleted: frozenset[tuple[Any, ...]] = frozenset()
     deletes_anywhere: bool = False
+    vectors: bool = False
     parquet: bool = True
 
     @property
@@ -74,6 +75,7 @@ class Snapshot:
     fields: Mapping[str, NestedField]
     deleted: frozenset[tuple[Any, ...]]
     plain: bool  # whether the files' own field ids say all there is to know about their columns
+    vectors: bool  # whether rows are deleted by deletion vectors (format version 3)
     periods: dict[Hashable, list[int]] = field(default_factory=dict)  # places of the files of a period
     kept: dict[Hashable, object] = field(default_factory=dict)  # what a reader worked out from all this
     _columns: dict[int, ColumnStatistics] = field(default_factory=dict)
@@ -132,6 +134,7 @@ def _read(storage: Storage, metadata_location: str, snapshot_id: int) -> Snapsho
         fields={column.name: column for column in schema.fields},
         deleted=frozenset().union(*(manifest.deleted for manifest in manifests)),
         plain=_plain(table, manifests),
+        vectors=any(manifest.vectors for manifest in manifests),
     )
 
 
@@ -156,6 +159,7 @@ def _read_manifest(io: FileIO, manifest: ManifestFile, spec: PartitionSpec) -> M
             # Without a partition a delete by value concerns every file there is.
             deletes_anywhere=any(file.content == DataFileContent.EQUALITY_DELETES for file in entries)
             and spec.is_unpartitioned(),
+            vectors=any(file.file_format == FileFormat.PUFFIN for file in entries),
         )
     parquet = all(file.file_format == FileFormat.PARQUET for file in entries)
     return Manifest(tuple(_data_file(file, spec) for file in entries), parquet=parquet)
