@@ -128,7 +128,7 @@ def _parts(connection: Connection, managed: Managed) -> list[Part]:
             rows,
             size,
             files,
-            Digest.of_json(digest) if digest is not None else None,
+            Digest.of_json(digest),
             alarm,
         )
         for oid, schema, name, lower, upper, rows, size, files, digest, alarm in queries.rows(

@@ -111,7 +111,7 @@ def _periods(connection: Connection, managed: Managed) -> list[Period]:
             f"{schema}.{name}",
             Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)),
             rows,
-            Digest.of_json(digest) if digest is not None else None,
+            Digest.of_json(digest),
         )
         for schema, name, lower, upper, rows, digest in sorted(
             queries.rows(connection, "periods", table=managed.id), key=lambda row: parse_bound(row[3]) or _FIRST
@@ -163,7 +163,7 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             sources = Sources.of(connection)
             connection.execute(foreign_table(managed, sources.lake, period.range, f" lake snapshot {snapshot}"))
             connection.execute(foreign_table(managed, sources.seen, period.range, f" snapshot {snapshot}"))
-            found = digest_of(connection, managed.table.stored, sources.lake)
+            found = digest_of(connection, managed.table, sources.lake)
             changed = _changes(connection, managed, period)
             problems = [*_contents(connection, managed, period, found, sources)]
             if changed and not problems:
@@ -233,7 +233,7 @@ def _merged(connection: Connection, managed: Managed, period: Period, sources: S
     """What readers see against the lake and the delta put together by Postgres."""
     expected = SQL("({}) AS merged").format(_together(managed, period, sources.lake))
     columns = managed.table.stored
-    seen, should = digest_of(connection, columns, sources.seen), digest_of(connection, columns, expected)
+    seen, should = (digest_of(connection, managed.table, source) for source in (sources.seen, expected))
     if seen != should:
         keys = first_keys(connection, managed, sources.seen, expected)
         yield (

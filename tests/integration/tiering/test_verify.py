@@ -100,7 +100,8 @@ def test_everything_that_can_be_wrong_is_found_and_named(any_world: World, monke
     assert [one.files for one in good.values()] == [0, 1, 1]
     assert world.run("SELECT count(*) FROM frostline.periods WHERE verified_at IS NOT NULL AND alarm IS NULL") == [(3,)]
     _what_is_not_cold(world)
-    _one_value(world)
+    _one_value(world, {1000: -7})
+    _one_value(world, {1000: 1001, 1001: 1000})  # both are there, each in the other's row
     _files(world)
     _the_registry(world)
 
@@ -120,13 +121,15 @@ def _what_is_not_cold(world: World) -> None:
         found(world, "sometime")
 
 
-def _one_value(world: World) -> None:
-    """A value of one row is another one, and the file looks as healthy as before."""
+def _one_value(world: World, of: dict[int, int]) -> None:
+    """Some rows have another value, and the file looks as healthy as before."""
     path = files(world, "2020-02")[0]
     kept = path.read_bytes()
 
     def change(table: pa.Table) -> pa.Table:
-        values = pc.if_else(pc.equal(table["id"], 1000), pa.scalar(-7, pa.int32()), table["v"])
+        values = table["v"]
+        for id_, value in of.items():
+            values = pc.if_else(pc.equal(table["id"], id_), pa.scalar(value, pa.int32()), values)
         return table.set_column(table.schema.get_field_index("v"), table.schema.field("v"), values)
 
     rewritten(path, change)

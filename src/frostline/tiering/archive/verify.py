@@ -22,7 +22,7 @@ def verify(settings: Settings, operation: Operation) -> int:
     What the lake alone holds is remembered with the operation, for `frostline verify` later.
     """
     managed = operation.managed
-    columns, leaf = managed.table.stored, SQL("ONLY {}").format(Identifier(operation.leaf.schema, operation.leaf.name))
+    leaf = SQL("ONLY {}").format(Identifier(operation.leaf.schema, operation.leaf.name))
     with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
         snapshot = exported_snapshot(connection)
         foreign = Identifier("frostline", f"verify_{operation.id}")
@@ -30,16 +30,16 @@ def verify(settings: Settings, operation: Operation) -> int:
         connection.execute(foreign_table(managed, foreign, operation.range, scope.format("")))
         reached("verify.table")
         try:
-            heap = digest_of(connection, columns, leaf)
+            heap = digest_of(connection, managed.table, leaf)
             reached("verify.heap")
-            lake = digest_of(connection, columns, foreign)
+            lake = digest_of(connection, managed.table, foreign)
             if heap != lake:
                 raise _mismatch(operation, heap, lake, first_keys(connection, managed, leaf, foreign))
             operation.digest = heap
             if _captured(connection, operation):
                 copy = Identifier("frostline", f"verify_{operation.id}_lake")
                 connection.execute(foreign_table(managed, copy, operation.range, scope.format(" lake")))
-                operation.digest = digest_of(connection, columns, copy)
+                operation.digest = digest_of(connection, managed.table, copy)
         except psycopg.Error as error:
             raise (Interrupted if _out_of_reach(error) else OperationError)(
                 f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
