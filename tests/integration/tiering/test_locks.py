@@ -170,3 +170,39 @@ def test_a_copy_that_cannot_be_compared_is_made_anew_in_the_end(world: World) ->
     assert len(world.archive("public.events")) == 1
     assert world.run("SELECT id, state FROM frostline.operations ORDER BY id") == [(1, "failed"), (2, "done")]
     assert world.run("SELECT count(*), sum(v) FROM public.events") == [(1000, 500500)]
+
+
+def test_who_deletes_from_a_referenced_table_without_pause_does_not_keep_a_period_hot(world: World) -> None:
+    """There is never a moment without one of them, and each holds the table we need while he looks into the leaf."""
+    world.run(
+        "CREATE TABLE public.customers (id int PRIMARY KEY);"
+        "INSERT INTO public.customers SELECT generate_series(1, 50000);"
+        + SIMPLE.replace("v int,", "v int REFERENCES public.customers,")
+        + "CREATE INDEX ON public.events (v);"
+    )
+    world.register("public.events")
+    over = threading.Event()
+
+    def delete(start: int) -> int:
+        """Short transactions, one after the other; how many."""
+        with psycopg.connect(world.dsn) as client:
+            for number in range(start, start + 10_000):
+                if over.is_set():
+                    return number - start
+                for id_ in (number, number + 5000):
+                    client.execute("DELETE FROM public.customers WHERE id = %s", (id_,))
+                    time.sleep(0.02)
+                client.commit()
+        raise AssertionError("no customers are left")
+
+    archive = world.settings.archive.model_copy(update={"lock_patience": 30})
+    impatient = world.settings.model_copy(update={"archive": archive})
+    with ThreadPoolExecutor(3) as pool:
+        deleting = [pool.submit(delete, start) for start in (10_001, 20_001, 30_001)]
+        try:
+            archived = World(impatient, world.spark, world.gateway).archive("public.events")
+        finally:
+            over.set()
+        assert all(done.result() > 0 for done in deleting)
+    assert [one.rows for one in archived] == [743]
+    assert world.run("SELECT count(*), sum(v) FROM public.events") == [(1000, 500500)]

@@ -62,6 +62,10 @@ def drop(connection: Connection, operation: Operation) -> None:
     parked = Identifier(delta.SCHEMA, operation.parked)
 
     def work() -> None:
+        found = queries.row(connection, "resolve", schema=delta.SCHEMA, name=operation.parked)
+        # Who deletes from a referenced table comes to the leaf second, to look for rows there; so do we.
+        referenced = _referenced(connection, [found[0]]) if found is not None else []
+        lock(connection, [(name, "ACCESS EXCLUSIVE") for name in referenced], operation.locks.timeout_ms)
         connection.execute(SQL("DROP TABLE IF EXISTS {}").format(parked))
         reached("drop.commit")
 
@@ -70,12 +74,20 @@ def drop(connection: Connection, operation: Operation) -> None:
 
 
 def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[Identifier, str]]:
-    """All that the statements below will lock, from the top down as every statement on the table does."""
+    """All that the statements below will lock, from the top down as every statement on the table does.
+
+    Referenced tables come first: whoever deletes from one holds it while he looks for rows that refer to his, and would
+    wait for us with what we wait for. Whoever inserts comes to them last, with a lock that this one does not keep out.
+    """
     exclusive = [_parent(operation), Identifier(*operation.managed.hot), _leaf(operation)]
     exclusive += [Identifier(other.schema, other.name) for other in moved]
     oids = [operation.leaf.oid, *(other.oid for other in moved)]
-    referenced = [Identifier(s, n) for s, n, _ in queries.rows(connection, "referenced", relations=oids)]
-    return [(name, "ACCESS EXCLUSIVE") for name in exclusive] + [(n, "SHARE ROW EXCLUSIVE") for n in referenced]
+    shared = [(name, "SHARE ROW EXCLUSIVE") for name in _referenced(connection, oids)]
+    return shared + [(name, "ACCESS EXCLUSIVE") for name in exclusive]
+
+
+def _referenced(connection: Connection, relations: list[int]) -> list[Identifier]:
+    return [Identifier(s, n) for s, n, _ in queries.rows(connection, "referenced", relations=relations)]
 
 
 def _check_unchanged(connection: Connection, operation: Operation) -> None:
