@@ -8,11 +8,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import aggregate, archive, hot, lookup, report, stream, write
+from bench import aggregate, archive, fold, hot, lookup, report, stream, write
 from bench.measure import Result
 from bench.world import opened
 
-CLAIMS = {"hot": hot, "stream": stream, "lookup": lookup, "aggregate": aggregate, "archive": archive, "write": write}
+CLAIMS = {
+    "hot": hot,
+    "stream": stream,
+    "lookup": lookup,
+    "aggregate": aggregate,
+    "archive": archive,
+    "write": write,
+    "fold": fold,
+}
 
 
 def main() -> None:

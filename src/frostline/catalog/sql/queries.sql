@@ -441,10 +441,12 @@ WHERE o.table_id = %(table)s AND o.kind = 'fold' AND (o.state = 'running' OR o.f
 ORDER BY o.id;
 
 -- name: last_fold
--- Seconds since a table was folded.
-SELECT extract(epoch FROM clock_timestamp() - max(o.finished_at))::float8
-FROM frostline.operations o
-WHERE o.table_id = %(table)s AND o.kind = 'fold' AND o.state = 'done';
+-- Seconds since a table was folded, or registered.
+SELECT extract(epoch FROM clock_timestamp() - coalesce(max(o.finished_at), t.registered_at))::float8
+FROM frostline.tables t
+LEFT JOIN frostline.operations o ON o.table_id = t.id AND o.kind = 'fold' AND o.state = 'done'
+WHERE t.id = %(table)s
+GROUP BY t.id;
 
 -- name: captured_relations
 -- Relations that carry triggers of a table's capture, wherever they are now.

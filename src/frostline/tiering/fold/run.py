@@ -69,10 +69,9 @@ def _adopted(connection: Connection, settings: Settings, managed: Managed, repor
 
 def due(connection: Connection, settings: Settings, managed: Managed, waiting: delta.Waiting) -> bool:
     """Whether the delta is large enough, or the last fold long enough ago."""
-    row = queries.row(connection, "last_fold", table=managed.id)
-    age = row[0] if row is not None else None
+    ((age,),) = queries.rows(connection, "last_fold", table=managed.id)
     limits = settings.fold
-    return waiting.versions >= limits.rows or waiting.bytes >= limits.bytes or age is None or age >= limits.age
+    return bool(waiting.versions >= limits.rows or waiting.bytes >= limits.bytes or age >= limits.age)
 
 
 def _one(connection: Connection, settings: Settings, managed: Managed, report: Report, warm: Warm) -> Folded:
