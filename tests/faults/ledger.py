@@ -82,6 +82,7 @@ class World:
     durable: Durable = field(default_factory=Durable)
     wrong: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
+    quiet: threading.Event = field(default_factory=threading.Event)  # readers are to pause
     errors: Counter[str] = field(default_factory=Counter)
 
     def connect(self, **options: Any) -> Connection:
@@ -363,6 +364,9 @@ class Reader(threading.Thread):
     def run(self) -> None:
         connection: Connection | None = None
         while not self.world.stop.is_set():
+            if self.world.quiet.is_set():
+                time.sleep(0.05)
+                continue
             crashes = self.world.crashes()
             try:
                 connection = connection or self.world.connect(autocommit=True)
