@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
@@ -26,7 +27,7 @@ Tokens = Sequence[Token]
 ENDS = ("rollback", "abort", "commit", "end")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Result:
     """A command tag and perhaps rows; `{}` in the tag stands for their number."""
 
@@ -188,14 +189,7 @@ class Executor:
     def _fetch(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         """FETCH [FORWARD] [n | ALL | NEXT] FROM c."""
         rows = self.transaction.cursor(tokens[-1].text)
-        words = [token.text for token in tokens[1:-1] if not token.word("from", "in", "forward")]
-        if words in (["all"], ["next"], []):
-            wanted = None if words == ["all"] else 1
-        elif len(words) == 1 and words[0].isdecimal():
-            wanted = int(words[0])
-        else:
-            raise _syntax(tokens)
-        return Result("FETCH {}", rows, wanted, keep=True)
+        return Result("FETCH {}", rows, _wanted(tuple(token.text for token in tokens[1:-1])), keep=True)
 
     def _move(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         """Only MOVE BACKWARD ALL: postgres_fdw's way to scan again."""
@@ -334,6 +328,17 @@ class Executor:
             hint="nothing was changed; DELETE removes them",
             sqlstate="0A000",
         )
+
+
+@lru_cache(maxsize=100)
+def _wanted(words: tuple[str, ...]) -> int | None:
+    """How many rows a FETCH asks for; None: all."""
+    count = [word for word in words if word not in ("from", "in", "forward")]
+    if count in (["all"], ["next"], []):
+        return None if count == ["all"] else 1
+    if len(count) == 1 and count[0].isdecimal():
+        return int(count[0])
+    raise QueryError(f'syntax error at or near "{count[-1]}"', sqlstate="42601")
 
 
 def _syntax(tokens: Sequence[Token]) -> QueryError:

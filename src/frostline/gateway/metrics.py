@@ -58,7 +58,8 @@ class Metrics:
     def observe(self, statement: str, seconds: float) -> None:
         labels = (("statement", statement),)
         with self._lock:
-            buckets = self._times.setdefault(labels, [0] * (len(SECONDS) + 1))
+            if (buckets := self._times.get(labels)) is None:
+                buckets = self._times[labels] = [0] * (len(SECONDS) + 1)
             buckets[bisect.bisect_left(SECONDS, seconds)] += 1
             key = ("statement_seconds_sum", labels)
             self._counts[key] = self._counts.get(key, 0) + seconds

@@ -85,11 +85,11 @@ def _lake(
 ) -> Scan:
     """The Iceberg rows."""
     if table.snapshot_id is None or table.metadata_location is None:
-        return Scan(_nothing(columns), (), 0, delta=False)
+        return _nothing(columns, 0)
     snapshot = files.snapshot(view.storage, table.metadata_location, table.snapshot_id)
-    places = chosen_of(snapshot, pruning.in_range(table, source.range), conditions)
+    places = chosen_of(snapshot, source.range, lambda: pruning.in_range(table, source.range), conditions)
     if not places:
-        return Scan(_nothing(columns), (), len(snapshot.files), delta=False)
+        return _nothing(columns, len(snapshot.files))
     key = (tuple(places), columns, source.range)
     found = snapshot.kept.get(key)
     if not isinstance(found, Scan):
@@ -167,9 +167,9 @@ def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable
 
 
 @lru_cache(maxsize=1000)
-def _nothing(columns: tuple[ColdColumn, ...]) -> str:
+def _nothing(columns: tuple[ColdColumn, ...], of: int) -> Scan:
     empty = ", ".join(f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns)
-    return f"(SELECT {empty} WHERE false) AS t"
+    return Scan(f"(SELECT {empty} WHERE false) AS t", (), of, delta=False)
 
 
 def _lake_name(table: ColdTable, column: ColdColumn) -> str:

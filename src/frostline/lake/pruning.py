@@ -7,7 +7,7 @@ missing, a type that is not the one expected, an operator that is not listed her
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from frostline.lake.bounds import Value
@@ -71,13 +71,15 @@ def chosen(snapshot: Snapshot, conditions: Iterable[Condition]) -> list[int]:
     return _all(snapshot, conditions, list(range(len(snapshot.files))))
 
 
-def chosen_of(snapshot: Snapshot, period: tuple[Condition, ...], conditions: Iterable[Condition]) -> list[int]:
-    """The same within a period. Few periods are asked for again and again, so the snapshot remembers their files."""
-    found = snapshot.periods.get(period)
+def chosen_of(
+    snapshot: Snapshot, name: Hashable, period: Callable[[], Iterable[Condition]], conditions: Iterable[Condition]
+) -> list[int]:
+    """The same within a period. Few periods are asked for again and again: the snapshot knows their files by name."""
+    found = snapshot.periods.get(name)
     if found is None:
-        found = chosen(snapshot, period)
+        found = chosen(snapshot, period())
         if len(snapshot.periods) < _PERIODS:
-            snapshot.periods[period] = found
+            snapshot.periods[name] = found
     return _all(snapshot, conditions, found)
 
 

@@ -45,6 +45,7 @@ PORTAL_SUSPENDED = message(b"s")
 RUN_ONCE = message(b"B", bytes(6) + b"\0\1\0\0") + message(b"D", b"P\0") + message(b"E", bytes(5)) + message(b"S")
 
 
+@lru_cache(maxsize=3)
 def ready(status: bytes) -> bytes:
     return message(b"Z", status)
 

@@ -14,6 +14,7 @@ MAX_MESSAGE = 64 * 1024 * 1024
 MAX_STARTUP = 10_000  # what Postgres itself allows
 # Small answers are gathered; anything longer goes straight to the socket.
 FLUSH_AT = 64 * 1024
+_LENGTH = struct.Struct("!i")
 
 
 class Disconnected(Exception):
@@ -44,12 +45,14 @@ class Stream:
 
     def read(self, limit: int = MAX_MESSAGE) -> tuple[bytes, bytes]:
         """The next message's kind and body."""
-        self._at_least(5)
+        if len(self._in) < 5:
+            self._at_least(5)
         kind = bytes(self._in[:1])
-        (length,) = struct.unpack_from("!i", self._in, 1)
+        (length,) = _LENGTH.unpack_from(self._in, 1)
         if not 4 <= length <= limit:
             raise ProtocolError(f"invalid length of message {kind!r}: {length}")
-        self._at_least(length + 1)
+        if len(self._in) <= length:
+            self._at_least(length + 1)
         body = bytes(self._in[5 : length + 1])
         del self._in[: length + 1]
         return kind, body
