@@ -21,6 +21,7 @@ from frostline.gateway import sockets, startup, tls
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.control import Control
+from frostline.gateway.deltas import Deltas
 from frostline.gateway.execute import Executor
 from frostline.gateway.link import Link
 from frostline.gateway.metrics import Metrics, served
@@ -101,6 +102,7 @@ class Gateway:
                 memory=options.memory, threads=options.threads, directory=self._spill, storage=self._storage
             )
             self._open.callback(self._engine.close)
+            self._deltas = Deltas(self._engine)
             self._serve_metrics()
             self._listener = self._open.enter_context(_listen(options.listen, options.port))
             self.port = self._listener.getsockname()[1]
@@ -204,6 +206,7 @@ class Gateway:
                 self._presence.pins,
                 origin,
                 self._metrics,
+                self._deltas,
             )
             executor = Executor(view)
             client.session = Session(stream, executor, client.canceller, self._metrics)

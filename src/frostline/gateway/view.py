@@ -27,6 +27,7 @@ from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
 from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.deltas import Deltas
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
@@ -61,6 +62,7 @@ class View:
     pins: Pins
     origin: Origin
     metrics: Metrics
+    deltas: Deltas
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     benches: dict[int, Bench] = field(default_factory=dict)  # by table
     written: dict[int, Written] = field(default_factory=dict)  # by table
@@ -74,7 +76,8 @@ class View:
     _known: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)  # also from transactions before
     _last: tuple[int, int | None] | None = None  # the first table that the last transaction read
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
-    _superseded: list[str] = field(default_factory=list)  # DuckDB tables that open cursors may still read
+    _own: list[str] = field(default_factory=list)  # DuckDB tables with versions that only this transaction reads
+    _shared: list[str] = field(default_factory=list)  # and others
     _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
     _number: int = 0
 
@@ -129,6 +132,8 @@ class View:
 
     def at_bench(self, bench: Bench, statements: Sequence[str]) -> list[PGresult]:
         """Results of statements that may use the bench's tables."""
+        if bench.made and not statements:
+            return []
         creation = bench.creation()
         found = self.backing.batch([*creation, *statements])
         bench.made = True
@@ -175,7 +180,6 @@ class View:
     def _look_again(self) -> None:
         """What this transaction sees of cold rows is not what it was."""
         self.mark()
-        self._superseded += filter(None, self._deltas.values())
         for kept in (self._deltas, self.temp_tables):
             kept.clear()
 
@@ -201,16 +205,19 @@ class View:
         if (source, ()) in self._deltas:
             keys = ()
         if (source, keys) not in self._deltas:
-            within = sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
-            self._deltas[source, keys] = self._load_delta(table, within) if self._has_delta(table, within) else None
+            self._deltas[source, keys] = self._versions(source, table, keys) if self._may_have(table) else None
         return self._deltas[source, keys]
 
     def delta_rows(self, source: Source, table: ColdTable) -> int:
         """How many versions the delta has in the range."""
-        query = sql.SQL("SELECT count(*) FROM {} v WHERE {}").format(self.version_rows(table), in_range(source, table))
+        return self._counted(table, in_range(source, table))[0]
+
+    def _counted(self, table: ColdTable, within: sql.Composable) -> tuple[int, int]:
+        """How many versions there are, and the newest."""
+        query = sql.SQL("SELECT count(*), coalesce(max(_seq), 0) FROM {} v WHERE {}")
         with self.backing.running():
-            row = self.backing.connection.execute(query).fetchone()
-        return int(row[0]) if row else 0
+            row = self.backing.connection.execute(query.format(self.version_rows(table), within)).fetchone()
+        return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def end(self) -> None:
         """Forget everything read so far and end the transaction it was read in."""
@@ -219,12 +226,14 @@ class View:
 
     def forget(self) -> None:
         """Give back all but the transaction."""
-        for name in (*filter(None, self._deltas.values()), *self._superseded):
+        for name in self._own:
             with self.engine.cursor() as cursor:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
+        while self._shared:
+            self.deltas.give_back(self._shared.pop())
         for kept in (self.temp_tables, self._tables, self._deltas, self._changed, self.benches, self.written):
             kept.clear()
-        self._superseded.clear()
+        self._own.clear()
         self._going_on.clear()
         self._read = self._fixed = False
         while self._held:
@@ -293,12 +302,33 @@ class View:
         with self.backing.running():
             return self.origin.reads_later(self.backing.connection)
 
-    def _has_delta(self, table: ColdTable, within: sql.Composable) -> bool:
+    def _may_have(self, table: ColdTable) -> bool:
         # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
         if table.id not in self._changed:
             self._changed[table.id] = self._probe(table)
-        changed = self._changed[table.id] or bool(self.written_of(table.id).batches)
-        return changed and self._exists(table, within)
+        return self._changed[table.id] or bool(self.written_of(table.id).batches)
+
+    def _versions(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str | None:
+        within = sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
+        # Of a range that is not cold yet versions are still changed in their places.
+        mutable = source.operation is not None or source.snapshot is not None
+        if keys or mutable or self.written_of(table.id).batches:
+            if not self._exists(table, within):
+                return None
+            name = self._load_delta(table, within)
+            self._own.append(name)
+            return name
+        rows, newest = self._counted(table, within)
+        if not rows:
+            return None
+        shape = tuple((c.number, c.lake_name, c.type) for c in table.columns.values())
+        key = (table.id, table.snapshot_id, source.range, shape)
+        found = self.deltas.take(key, rows, newest)
+        if found is None:
+            found = self._load_delta(table, within)
+            self.deltas.keep(key, rows, newest, found)
+        self._shared.append(found)
+        return found
 
     def _probe(self, table: ColdTable) -> bool:
         """Whether the delta has any rows; from now on that is asked along with the first question."""
