@@ -26,6 +26,7 @@ from frostline.gateway.view import View, exported, in_range
 from frostline.gateway.wire.messages import Field
 from frostline.model.bounds import Bound, Range, parse_bound
 
+_KEYS_AT_ONCE = 50_000
 _UNIT = {"date": 86_400_000_000}  # between two neighbouring keys, where that is not one
 
 
@@ -90,6 +91,7 @@ def skip_duplicates(view: View, bench: Bench, write: Write) -> int:
 
 def _netted(view: View, bench: Bench, written: Written) -> Batch:
     number = view.next_number()
+    _check_columns(view, bench, written)
     if any(write.new_keys for write in written.held):
         _check_ranges(view, bench, written)
         _check_duplicates(view, bench, written)
@@ -156,15 +158,33 @@ def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
     )
 
 
-def _cold(bench: Bench, prefix: str) -> Composable:
+def _cold(bench: Bench, *prefix: str) -> Composable:
     """True for keys below the seam."""
-    key = Identifier(prefix, bench.table.key.name)
+    key = Identifier(*prefix, bench.table.key.name)
     seam = bench.table.seam
     return (
         SQL("false")
         if seam is None
         else SQL("({} < {}::{})").format(key, Literal(seam.text), SQL(bench.table.key.type))
     )
+
+
+def _check_columns(view: View, bench: Bench, written: Written) -> None:
+    """A column that was added after registration has no place for cold rows' values yet."""
+    later = [c for c in bench.table.columns.values() if c.lake_name is None and c.generated != "v"]
+    if not later:
+        return
+    given = SQL(" OR ").join(SQL("{} IS NOT NULL").format(Identifier(column.name)) for column in later)
+    query = SQL("SELECT FROM {} WHERE {} = {} AND {} AND ({}) LIMIT 1").format(
+        bench.added, WRITE, numbers(written.held), _cold(bench), given
+    )
+    if _first(view, bench, query) is not None:
+        raise QueryError(
+            f"cold rows of {bench.table} have no column {', '.join(column.name for column in later)} yet:"
+            " it was added after the table was registered",
+            hint="nothing was changed; leave it NULL in cold rows",
+            sqlstate="0A000",
+        )
 
 
 def _check_ranges(view: View, bench: Bench, written: Written) -> None:
@@ -231,6 +251,7 @@ def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write]) 
         " ORDER BY v._seq DESC LIMIT 1) h ON true"
         " WHERE a.{write} = {w} AND {cold}"
         " AND NOT EXISTS (SELECT FROM {removed} r WHERE {same} AND r.{write} = {held})"
+        " ORDER BY a.{key}"
     ).format(
         keys=SQL(", ").join(exported(column, "a") for column in bench.key),
         key=Identifier(bench.table.key.name),
@@ -244,10 +265,16 @@ def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write]) 
         same=bench.same_key("a", "r"),
         held=numbers(written.held),
     )
-    (result,) = view.at_bench(bench, [fresh.as_string(None)])
-    rows = list(_rows(result))
-    known = [str(row[0]) for row in rows if row[1] == "U"]
-    return known + _in_the_lake(view, bench, [row for row in rows if row[1] is None])
+    name = f"fresh_{view.next_number()}"
+    statements = [f"DECLARE {name} NO SCROLL CURSOR FOR {fresh.as_string(None)}", f"FETCH {_KEYS_AT_ONCE} FROM {name}"]
+    found: list[str] = []
+    while statements:
+        rows = list(_rows(view.at_bench(bench, statements)[-1]))
+        found += [str(row[0]) for row in rows if row[1] == "U"]
+        found += _in_the_lake(view, bench, [row for row in rows if row[1] is None])
+        statements = statements[-1:] if len(rows) == _KEYS_AT_ONCE else []
+    view.backing.later(f"CLOSE {name}")
+    return found
 
 
 def _in_the_lake(view: View, bench: Bench, rows: Sequence[tuple[object, ...]]) -> list[str]:
