@@ -23,6 +23,7 @@ from frostline.gateway.names import Source
 from frostline.model.tables import derived_name
 
 LOAD, PREV, WRITE = Identifier("!load"), Identifier("!prev"), Identifier("!write")
+_MANY_ROWS = 300
 _LEFT_OVER = 1000  # rows of earlier statements that a scan may come across
 
 
@@ -63,6 +64,7 @@ class Bench:
     pending: Batch | None = None
     last_batch: int = 0
     made: bool = False
+    indexed: bool = False
     counts: Counter[int] = field(default_factory=Counter)  # by write: how many rows it removed or added
     _loaded: int = 0  # rows in `work`
 
@@ -113,9 +115,16 @@ class Bench:
                 SQL("CREATE TABLE {} (LIKE {}, _batch int NOT NULL) ON COMMIT DROP").format(
                     self.versions, Identifier(*self.table.delta)
                 ),
-                SQL("CREATE INDEX ON {} ({})").format(self.removed, self.key_names()),
-                SQL("CREATE INDEX ON {} ({})").format(self.versions, self.key_names()),
             ]
+        ]
+
+    def indexing(self) -> list[str]:
+        """Indexes, once there are so many rows that they are worth making."""
+        if self.indexed or sum(self.counts.values()) < _MANY_ROWS:
+            return []
+        return [
+            SQL("CREATE INDEX ON {} ({})").format(table, self.key_names()).as_string(None)
+            for table in (self.removed, self.versions)
         ]
 
     def tidy(self) -> list[str]:

@@ -24,6 +24,7 @@ from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
 Tokens = Sequence[Token]
+_INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
 ENDS = ("rollback", "abort", "commit", "end")
 
 
@@ -77,6 +78,8 @@ class Executor:
         if self.transaction.status == ACTIVE and (again := statements.declared_again(text)) is not None:
             with contextlib.suppress(Unknown):  # the table is not what it was
                 return self._declare_again(*again, parameters)
+        if self.transaction.status == ACTIVE and text.startswith(_INSERT):
+            return self._insert(text, (), parameters)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
         if self.transaction.status == FAILED and first not in ENDS:
@@ -96,15 +99,15 @@ class Executor:
         """The columns a statement returns; a SELECT's are known by opening it, so its result comes along."""
         if text.startswith("DECLARE "):
             return None, None
+        if text.startswith(_INSERT):
+            return writes.described(writes.insert(text).returning), None
         tokens = lexer.tokens(text)
         if tokens and tokens[0].word("select"):
             result = self.run(text, parameters)
             return (result.rows.fields if result.rows is not None else None), result
         if tokens and tokens[0].word("fetch"):
             return self.transaction.cursor(tokens[-1].text).fields, None
-        if tokens and tokens[0].word("insert", "update", "delete"):
-            return writes.described(text, tokens), None
-        return None, None
+        return writes.described(writes.returned(text, tokens)), None
 
     def settle(self) -> None:
         """After a statement outside a transaction block nothing is kept."""

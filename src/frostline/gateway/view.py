@@ -134,9 +134,9 @@ class View:
         """Results of statements that may use the bench's tables."""
         if bench.made and not statements:
             return []
-        creation = bench.creation()
+        creation = [*bench.creation(), *(indexing := bench.indexing())]
         found = self.backing.batch([*creation, *statements])
-        bench.made = True
+        bench.made, bench.indexed = True, bench.indexed or bool(indexing)
         return found[len(creation) :]
 
     def next_number(self) -> int:

@@ -136,10 +136,9 @@ def fields(items: Sequence[str]) -> tuple[Field, ...]:
     return tuple(Field(f"column{number}") for number in range(1, len(items) + 1))
 
 
-def described(text: str, tokens: Sequence[Token]) -> tuple[Field, ...] | None:
+def described(returning: Sequence[str] | None) -> tuple[Field, ...] | None:
     """The columns a write returns."""
-    found = insert(text).returning if tokens[0].word("insert") else returned(text, tokens)
-    return None if found is None else fields(found)
+    return None if returning is None else fields(returning)
 
 
 def _not_ours() -> QueryError:
