@@ -34,6 +34,7 @@ test: fetch check
 # these write docs/faults.md, and SOAK_SEED=<seed> plays the same ones again.
 soak: fetch
 	SOAK_EXAMPLES=50000 $(BIN)/pytest tests/integration/gateway/test_generated.py
+	SOAK_EXAMPLES=50000 $(BIN)/pytest tests/integration/writes/test_machine.py
 	SOAK_FAULTS=1000 $(BIN)/pytest -s tests/faults
 
 check: setup

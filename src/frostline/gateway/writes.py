@@ -63,7 +63,7 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         raise _not_ours()
     target = found[0]
     marks = [token for token in tokens[2:] if token.depth == 0 and token.word(*_CLAUSES)]
-    ends = [*(token.start for token in marks[1:]), len(text)]
+    ends = [*(token.start for token in marks), len(text)][1:]
     spans = {mark.text: (mark.end, end) for mark, end in zip(marks, ends, strict=True)}
     where = spans.get("where")
     return Modify(

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fix_tiering import new_world
-from integration.writes.pair import Pair, build
+from integration.writes.pair import Pair, build, build_direct
 
 
 @pytest.fixture(scope="session", params=["18", "15"])
@@ -18,3 +18,9 @@ def pair(
     server = request.getfixturevalue("dsn" if request.param == "18" else "postgres15")
     with new_world(server, spark, tmp_path_factory.mktemp(f"writes{request.param}")) as world:
         yield build(world)
+
+
+@pytest.fixture(scope="session")
+def direct(pair: Pair) -> Pair:
+    """Another such table in the same database."""
+    return build_direct(pair.world)

@@ -39,12 +39,12 @@ class Pair:
     """`{t}` in a statement stands for the tiered table, then for its plain twin."""
 
     world: World
+    tables: tuple[str, str] = ("tiered", "plain")
 
     def same(self, statements: Iterable[str], *, commit: bool = False) -> list[Outcome]:
         """Run the statements in one transaction on each; every result and all rows afterwards must be equal."""
         statements = list(statements)
-        tiered = self.run("tiered", statements, commit=commit)
-        plain = self.run("plain", statements, commit=commit)
+        tiered, plain = (self.run(table, statements, commit=commit) for table in self.tables)
         for statement, ours, theirs in zip([*statements, "all rows"], tiered, plain, strict=True):
             assert ours == theirs, statement
         return tiered
@@ -60,9 +60,11 @@ class Pair:
             return outcomes
 
 
-def outcome(connection: psycopg.Connection[Any], statement: str, *, ordered: bool = False) -> Outcome:
-    """A statement's tag and rows, or its error's SQLSTATE; a failed one is undone."""
-    own = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not _ends(statement)
+def outcome(
+    connection: psycopg.Connection[Any], statement: str, *, ordered: bool = False, alone: bool = True
+) -> Outcome:
+    """A statement's tag and rows, or its error's SQLSTATE; alone, a failed one is undone."""
+    own = alone and connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not _ends(statement)
     try:
         if own:
             with connection.transaction():
@@ -87,9 +89,21 @@ def build(world: World) -> Pair:
         "CREATE TABLE other (k int PRIMARY KEY, w text);"
         " INSERT INTO other SELECT x, 'w' || x FROM generate_series(0, 9) x"
     )
-    for table in ("tiered", "plain"):
+    return _archived(Pair(world), COLUMNS)
+
+
+def build_direct(world: World) -> Pair:
+    """Without a generated column: only then does postgres_fdw send an UPDATE or DELETE whole."""
+    return _archived(
+        Pair(world, ("direct", "direct_twin")), COLUMNS.replace("GENERATED ALWAYS AS (id * 10) STORED", "")
+    )
+
+
+def _archived(pair: Pair, columns: str) -> Pair:
+    world, (tiered, plain) = pair.world, pair.tables
+    for table in pair.tables:
         world.run(
-            f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY (id, ts), FOREIGN KEY (k) REFERENCES other)"
+            f"CREATE TABLE {table} ({columns}, PRIMARY KEY (id, ts), FOREIGN KEY (k) REFERENCES other)"
             " PARTITION BY RANGE (ts)"
         )
         for name, lower, upper in (*PERIODS, HOT):
@@ -97,8 +111,8 @@ def build(world: World) -> Pair:
         world.run(f"CREATE TABLE {table}_later PARTITION OF {table} FOR VALUES FROM ('2026-12-01Z') TO ('2027-01-01Z')")
         world.run(FILL.format(table))
     # The tiered table's oldest partition reaches down to the beginning of time, so its twin's does too.
-    world.run("CREATE TABLE plain_before PARTITION OF plain FOR VALUES FROM (MINVALUE) TO ('2026-01-01Z')")
-    world.run("CREATE TABLE plain_between PARTITION OF plain FOR VALUES FROM ('2026-03-01Z') TO ('2026-11-01Z')")
-    world.register("public.tiered")
-    assert len(world.archive("public.tiered")) == 2
-    return Pair(world)
+    world.run(f"CREATE TABLE {plain}_before PARTITION OF {plain} FOR VALUES FROM (MINVALUE) TO ('2026-01-01Z')")
+    world.run(f"CREATE TABLE {plain}_between PARTITION OF {plain} FOR VALUES FROM ('2026-03-01Z') TO ('2026-11-01Z')")
+    world.register(f"public.{tiered}")
+    assert len(world.archive(f"public.{tiered}")) == 2
+    return pair
