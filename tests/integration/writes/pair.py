@@ -89,7 +89,7 @@ def build(world: World) -> Pair:
         "CREATE TABLE other (k int PRIMARY KEY, w text);"
         " INSERT INTO other SELECT x, 'w' || x FROM generate_series(0, 9) x"
     )
-    return _archived(Pair(world), COLUMNS)
+    return _archived(Pair(world), f"{COLUMNS}, FOREIGN KEY (k) REFERENCES other")
 
 
 def build_direct(world: World) -> Pair:
@@ -102,10 +102,7 @@ def build_direct(world: World) -> Pair:
 def _archived(pair: Pair, columns: str) -> Pair:
     world, (tiered, plain) = pair.world, pair.tables
     for table in pair.tables:
-        world.run(
-            f"CREATE TABLE {table} ({columns}, PRIMARY KEY (id, ts), FOREIGN KEY (k) REFERENCES other)"
-            " PARTITION BY RANGE (ts)"
-        )
+        world.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)")
         for name, lower, upper in (*PERIODS, HOT):
             world.run(f"CREATE TABLE {table}_{name} PARTITION OF {table} FOR VALUES FROM ('{lower}Z') TO ('{upper}Z')")
         world.run(f"CREATE TABLE {table}_later PARTITION OF {table} FOR VALUES FROM ('2026-12-01Z') TO ('2027-01-01Z')")

@@ -21,7 +21,7 @@ from integration.writes.pair import Pair
 
 SOAK = "SOAK_EXAMPLES" in os.environ
 # Histories for each database.
-EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "1200")) // 100
+EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "800")) // 100
 STEPS = 25
 DEPTH = 3  # of savepoints
 NUMBERS, CLASS = st.integers(0, 1), st.integers(0, CLASSES - 1)
