@@ -84,6 +84,14 @@ FOLD_POINTS = {
     "adopt.begin": "a commit of an earlier run is found",
 }
 
+# The same for a cold write, in the gateway.
+WRITE_POINTS = {
+    "write.held": "a write is worked out, the client does not know",
+    "write.netted": "its versions are about to be handed over",
+    "write.stored": "the client's transaction has them, the gateway has just heard",
+    "write.commit": "the client's transaction is about to commit, and waits for the gateway's word",
+}
+
 
 class InjectedFault(OSError):
     """A test wanted this to fail."""
@@ -97,8 +105,8 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    if point not in POINTS and point not in FOLD_POINTS:
-        raise LookupError(f"{point} is in neither faults.POINTS nor faults.FOLD_POINTS")
+    if not any(point in points for points in (POINTS, FOLD_POINTS, WRITE_POINTS)):
+        raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:
         test.connect(address)
         test.sendall(f"{os.getpid()} {point}\n".encode())

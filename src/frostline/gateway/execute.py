@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from frostline import faults
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import calls, changes, fallback, lexer, statements, statistics, versions, writes
@@ -141,6 +142,8 @@ class Executor:
         tag = "ROLLBACK" if self.transaction.status == FAILED else "COMMIT"
         if tag == "COMMIT":
             versions.refuse_uncollected(self.view)
+            if self.view.written:
+                faults.reached("write.commit")
         self._end()
         return Result(tag)
 
@@ -307,6 +310,7 @@ class Executor:
         return self._done(f"INSERT 0 {done.count}", done)
 
     def _done(self, tag: str, done: changes.Done) -> Result:
+        faults.reached("write.held")
         self.view.metrics.add("rows_written_total", done.count)
         return Result(tag, done.rows)
 

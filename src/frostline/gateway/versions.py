@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg.pq.abc import PGresult
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from frostline import faults
 from frostline.catalog.cold import ColdColumn
 from frostline.errors import QueryError
 from frostline.gateway import lexer
@@ -41,12 +42,14 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
     if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
         view.store(table_id, Written(written.writes, (), written.batches))
         return FixedRows(_fields(tokens))
+    faults.reached("write.netted")
     rows = f"{bench.versions.as_string(None)} WHERE _batch = {bench.pending.number}"
     return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
 
 
 def stored(view: View, argument: str) -> str:
     """The client has stored a batch: from now on its transaction sees these versions."""
+    faults.reached("write.stored")
     table_id, number, rows = map(int, argument.split())
     bench, written = view.benches.get(table_id), view.written_of(table_id)
     batch = bench.pending if bench is not None else None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from frostline import config
+from frostline import config, faults
 from frostline.config import Settings
 from frostline.errors import StackError
 from frostline.local import processes
@@ -112,7 +112,8 @@ def _wait_ready(directory: Path, process: Process, offset: int) -> Listening:
 
 def _environment(settings: Settings, dsn: str, port: int, directory: Path) -> dict[str, str]:
     """Ours, with every setting spelled out: the gateway must not read another frostline.toml than we did."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(config.ENV_PREFIX)}
+    kept = faults.VARIABLE  # a test's
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(config.ENV_PREFIX) or k == kept}
     ours = dict(_values(settings)) | {
         "dsn": dsn,
         "gateway.port": str(port),

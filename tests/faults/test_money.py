@@ -1,0 +1,156 @@
+"""Hot and cold rows of one transaction are committed together or not at all, whoever is killed and whenever.
+
+`SOAK_FAULTS=1000` (make soak) plays as many, from a seed that is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from faults import money
+from faults.money import Bank, Teller
+from faults.stage import Stage, wait_until
+from frostline import faults
+from frostline.catalog.database import connect
+from frostline.faults import WRITE_POINTS
+from frostline.tiering import register
+
+SOAK = int(os.environ.get("SOAK_FAULTS", "0"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+VICTIMS = ("postgres", "gateway", "client", "cancel", "terminate", "backing")
+ANY_TIME = "any time"
+Fault = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="frostline-money-") as name, pytest.MonkeyPatch.context() as patch:
+        Path(name).chmod(0o755)  # the server's user comes here too
+        patch.setenv(faults.VARIABLE, str(Path(name) / "points"))  # the gateway's, whenever it is started
+        made = Stage(Path(name))
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def tables(stage: Stage) -> None:
+    stage.run(money.TABLES)
+    with connect(stage.dsn) as connection:
+        for table in ("accounts", "entries"):
+            register.register(connection, f"public.{table}", "3 months")
+    assert stage.work("archive", "public.accounts", lambda _point, _pid: True).error is None
+
+
+def plan() -> list[Fault]:
+    """Each victim at some point, each point with some victim; the soak has all of them and goes on at random."""
+    points = [*WRITE_POINTS, ANY_TIME]
+    if not SOAK:
+        killed = [(victim, point) for victim in ("postgres", "gateway") for point in ("write.stored", "write.commit")]
+        others = [(VICTIMS[2 + at % 4], points[at % len(points)]) for at in range(12)]
+        return [*killed, ("postgres", ANY_TIME), ("gateway", "write.held"), ("gateway", ANY_TIME), *others]
+    every = [(victim, point) for victim in VICTIMS for point in points]
+    chosen = random.Random(SEED)
+    return (every + [(chosen.choice(VICTIMS), chosen.choice(points)) for _ in range(SOAK)])[:SOAK]
+
+
+def strike(stage: Stage, victim: str, tellers: list[Teller]) -> None:
+    ours = [t.connection.info.backend_pid for t in tellers if t.connection is not None and not t.connection.closed]
+    match victim:
+        case "postgres":
+            stage.kill_postgres()
+        case "gateway":
+            stage.kill_gateway()
+        case "client":
+            random.choice(tellers).disconnect()
+        case "cancel":
+            stage.run("SELECT pg_cancel_backend(pid) FROM unnest(%s::int[]) pid", ours)
+        case "terminate":
+            stage.run("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) pid", ours)
+        case "backing":
+            query = (
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'frostline gateway'"
+            )
+            stage.run(query)
+
+
+def play(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
+    """The fault happens when somebody comes to its point; who announced it waits meanwhile."""
+    victim, point = fault
+    met = threading.Event()
+
+    def answer(reached: str, _pid: int) -> bool:
+        if reached == point and not met.is_set():
+            strike(stage, victim, tellers)
+            met.set()
+        return True
+
+    if point == ANY_TIME:
+        time.sleep(random.random() / 2)
+        strike(stage, victim, tellers)
+    else:
+        stage.points.answer = answer
+        try:
+            wait_until(met.is_set, 60, f"{victim} at {point}")
+        finally:
+            stage.points.answer = lambda _point, _pid: True
+    if victim in ("postgres", "gateway"):
+        stage.heal()
+
+
+def settled(bank: Bank, tellers: list[Teller]) -> None:
+    """Everybody goes on, and what they know is so."""
+    before = [teller.done for teller in tellers]
+    wait_until(
+        lambda: bool(bank.wrong) or all(t.done > was for t, was in zip(tellers, before, strict=True)),
+        120,
+        f"everybody goes on ({bank.errors})",
+    )
+    crashes = bank.crashes()
+    known = [list(teller.moves) for teller in tellers]
+    found = bank.look()
+    for teller, moves in zip(tellers, known, strict=True):
+        bank.wrong += teller.check(moves, found, crashes)
+
+
+@pytest.mark.usefixtures("tables")
+def test_money_is_neither_made_nor_lost(stage: Stage) -> None:
+    random.seed(SEED)
+    bank = Bank(stage.dsn, crashes=lambda: stage.crashes)
+    levels = ("READ COMMITTED", "READ COMMITTED", "REPEATABLE READ")
+    tellers = [Teller(bank, n, SEED + n, level=level, asynchronous=n == 1) for n, level in enumerate(levels)]
+    watching = threading.Thread(target=watch, args=(bank,), daemon=True)
+    for thread in (*tellers, watching):
+        thread.start()
+    try:
+        settled(bank, tellers)
+        for number, fault in enumerate(plan(), 1):
+            play(stage, fault, tellers)
+            settled(bank, tellers)
+            assert not bank.wrong, f"seed {SEED}, fault {number}, {fault}: {bank.wrong}"
+            if SOAK:
+                print(f"seed {SEED}: {number} of {SOAK}, {bank.errors}", file=sys.stderr)  # noqa: T201
+    finally:
+        bank.stop.set()
+        for thread in (*tellers, watching):
+            thread.join(30)
+    assert not bank.wrong
+    assert set(WRITE_POINTS) <= set(stage.points.seen)
+
+
+def watch(bank: Bank) -> None:
+    """Looks all the time; only what is there must be right."""
+    while not bank.stop.is_set():
+        try:
+            bank.look()
+        except psycopg.Error:
+            time.sleep(0.05)
