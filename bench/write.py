@@ -37,7 +37,7 @@ def run(world: World, rounds: int) -> list[Result]:
         speed(f"INSERT ... SELECT of {bulk:,} old rows (speed)", inserts, "gateway", "postgres", 0.6),
         *(
             cost(
-                f"{what}, {CHANGED:,} of its rows changed and not folded, against none",
+                f"{what}, {_share(world):,} of its rows changed and not folded, against none",
                 times["changed"],
                 times["none"],
                 1.5,
@@ -98,10 +98,14 @@ def _bulk(world: World, connection: Connection, rows: int, rounds: int) -> Times
     return interleaved({"gateway": insert("events"), "postgres": insert("peer_events")}, rounds, warm=0)
 
 
+def _share(world: World) -> int:
+    return min(CHANGED, world.shapes["events"].per_period // 2)
+
+
 def _reads(world: World, connection: Connection, rounds: int) -> dict[str, Times]:
     """Two periods of one size, one of them with many changed rows."""
     changed, plain = list(tables.months(world.shapes["events"]))[:2]
-    share = min(CHANGED, changed.rows // 2)
+    share = _share(world)
     connection.execute(
         f"UPDATE events SET value = value WHERE id >= {changed.first} AND id < {changed.first + share}"
         f" AND ts < '{changed.upper}'"
