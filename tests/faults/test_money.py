@@ -126,8 +126,7 @@ def settled(bank: Bank, tellers: list[Teller]) -> None:
 def test_money_is_neither_made_nor_lost(stage: Stage) -> None:
     random.seed(SEED)
     bank = Bank(stage.dsn, crashes=lambda: stage.crashes)
-    levels = ("READ COMMITTED", "READ COMMITTED", "REPEATABLE READ")
-    tellers = [Teller(bank, n, SEED + n, level=level, asynchronous=n == 1) for n, level in enumerate(levels)]
+    tellers = [Teller(bank, n, SEED + n, pinned=n == 2, asynchronous=n == 1) for n in range(3)]
     watching = threading.Thread(target=watch, args=(bank,), daemon=True)
     for thread in (*tellers, watching):
         thread.start()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from fix_tiering import new_world
+from fix_tiering import World, new_world
+from integration.writes import machine
 from integration.writes.pair import Pair, build, build_direct
 
 
@@ -24,3 +25,10 @@ def pair(
 def direct(pair: Pair) -> Pair:
     """Another such table in the same database."""
     return build_direct(pair.world)
+
+
+@pytest.fixture(scope="session")
+def moving(pair: Pair) -> World:
+    """A small one, whose rows are put back."""
+    machine.build(pair.world)
+    return pair.world

@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 import psycopg
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -17,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from fix_tiering import World
 from integration.writes import machine
 from integration.writes.machine import BLOCKS, CLASSES, LEVELS, READS, TIERED, WRITES, Session, in_class
-from integration.writes.pair import Pair
 
 SOAK = "SOAK_EXAMPLES" in os.environ
 # Histories for each database.
@@ -139,12 +137,6 @@ class Histories(RuleBasedStateMachine):
             self.committed[cls] = self.clock
         session.forget()
         machine.same_rows(self.reader)
-
-
-@pytest.fixture(scope="session")
-def moving(pair: Pair) -> World:
-    machine.build(pair.world)
-    return pair.world
 
 
 def test_histories(moving: World) -> None:
