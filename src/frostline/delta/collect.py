@@ -61,9 +61,10 @@ def create(
     ]
 
 
-def triggers(id_: int, relation: Composable) -> list[Composed]:
+def triggers(id_: int, relation: Composable, *, above: bool = False) -> list[Composed]:
     """On the table, every table above it, and each foreign partition, for whoever writes there directly."""
-    name = Identifier(TRIGGER)
+    # Several branches of the table above may be tiered, each with a trigger there.
+    name = Identifier(f"{TRIGGER} {id_}" if above else TRIGGER)
     return [
         SQL(
             "CREATE OR REPLACE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {}"

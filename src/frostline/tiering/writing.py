@@ -24,9 +24,9 @@ def statements(
         for name, columns, schema, referenced, keys, full in queries.rows(connection, "foreign_key_checks", oid=keys_of)
     )
     made = collect.create(table, id_, hot, keys if checked else (), _connections(connection))
-    above = [Identifier(*name) for name in queries.rows(connection, "ancestors", oid=table.oid)]
-    for relation in (Identifier(table.schema, table.name), *above):
-        made += collect.triggers(id_, relation)
+    made += collect.triggers(id_, Identifier(table.schema, table.name))
+    for name in queries.rows(connection, "ancestors", oid=table.oid):
+        made += collect.triggers(id_, Identifier(*name), above=True)
     return made
 
 
