@@ -56,8 +56,9 @@ def create(
     return [
         *_held(table, id_),
         *_references(table, id_, references),
+        SQL("DROP FUNCTION IF EXISTS frostline.{}()").format(Identifier(f"store_{id_}")),
         _store(table, id_, hot, references),
-        _trigger_function(id_, connections),
+        _trigger_function(table, id_, connections),
     ]
 
 
@@ -116,7 +117,10 @@ def _references(table: Table, id_: int, references: tuple[ForeignKey, ...]) -> l
 
 
 def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...]) -> Composed:
-    """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta."""
+    """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta.
+
+    It returns how many rows are new.
+    """
     stored = tuple(column.name for column in table.stored)
     written = tuple(column.name for column in table.columns if not column.generated)
     name = Identifier(SCHEMA, references_name(id_))
@@ -124,12 +128,13 @@ def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[Forei
         ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if references else ""
     ).format(*([name, _referring(references)] if references else []))
     return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET row_security = off AS $frostline$
 #variable_conflict use_column
 DECLARE
   found_rows bigint;
   kept_rows bigint;
+  new_rows bigint;
   found_batch int;
   said text;  -- a constant to the planner, so that it travels
   computed_at text;
@@ -143,11 +148,12 @@ BEGIN
   ), moved AS (
     INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
   ){passing}
-  SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch)
-  INTO found_rows, kept_rows, found_batch
+  SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
+    count(*) FILTER (WHERE held._op <> 'T')
+  INTO found_rows, kept_rows, found_batch, new_rows
   FROM held;
   IF found_rows = 0 THEN
-    RETURN;
+    RETURN 0;
   END IF;
   IF kept_rows <> found_rows THEN
     RAISE EXCEPTION USING ERRCODE = '40001',
@@ -170,6 +176,7 @@ BEGIN
       MESSAGE = {moved},
       HINT = 'Nothing was changed. Retry the transaction.';
   END IF;
+  RETURN new_rows;
 END $frostline$"""
     ).format(
         function=Identifier(f"store_{id_}"),
@@ -188,14 +195,25 @@ END $frostline$"""
     )
 
 
-def _trigger_function(id_: int, connections: Connections) -> Composed:
+def _trigger_function(table: Table, id_: int, connections: Connections) -> Composed:
     """As cheap as can be for hot rows: a session that has met no foreign partition has not even loaded postgres_fdw.
 
     Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
     is whatever it held: the commit would say so if this transaction had anything to do with it.
+
+    Postgres checks new rows of foreign partitions against no policy of row-level security, so whoever is subject to
+    one writes none.
     """
     used = " AND c.used_in_xact" if connections.used_in_transaction else ""
-    call = SQL("PERFORM frostline.{}();").format(Identifier(f"store_{id_}"))
+    call = SQL(
+        """IF frostline.{}() OPERATOR(pg_catalog.>) 0 AND pg_catalog.row_security_active(tg_relid) THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = {},
+          HINT = 'Nothing was changed. A role that bypasses row-level security can write them.';
+      END IF;"""
+    ).format(
+        Identifier(f"store_{id_}"),
+        Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
+    )
     if not connections.used_in_transaction:
         call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
     return SQL(

@@ -28,6 +28,14 @@ class Origin:
         match = _SESSION.fullmatch(application_name)
         return cls(int(match[1], 16) if match else None)
 
+    def leader(self, backing: psycopg.Connection[Any]) -> int | None:
+        """Whom it works for, when it is a parallel worker."""
+        if self.pid is None:
+            return None
+        query = "SELECT a.leader_pid FROM pg_catalog.pg_stat_get_activity(%s) a"
+        row = backing.execute(query, [self.pid]).fetchone()
+        return None if row is None else row[0]
+
     def reads_later(self, backing: psycopg.Connection[Any]) -> bool:
         """Whether it has surely taken a snapshot after the one of our backing transaction.
 

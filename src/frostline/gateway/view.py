@@ -39,6 +39,7 @@ from frostline.lake.storage import Storage
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
 _NOTHING = Written()
+_writers: set[int] = set()  # backends whose transactions have changed cold rows
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class View:
     _shared: list[str] = field(default_factory=list)  # and others
     _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
     _number: int = 0
+    _met: bool = False  # we know whose session this is
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
@@ -153,6 +155,8 @@ class View:
         last = self._going_on.get(table.id)
         if last is not None and not alone and (last.verb, last.source, last.new_keys) == (verb, source, new_keys):
             return last
+        if self.origin.pid is not None:
+            _writers.add(self.origin.pid)
         made = Write(self.next_number(), verb, source, new_keys)
         before = self.written_of(table.id)
         self.written[table.id] = Written((*before.writes, made), (*before.held, made), before.batches)
@@ -235,6 +239,8 @@ class View:
             kept.clear()
         self._own.clear()
         self._going_on.clear()
+        if self.origin.pid is not None:
+            _writers.discard(self.origin.pid)
         self._read = self._fixed = False
         while self._held:
             self.pins.release(self._held.pop())
@@ -275,12 +281,29 @@ class View:
             # The delta went away with its table; then that is the thing to say.
             self.backing.forget(_probe_name(source.table))
             answers = self.backing.begin(snapshot, self._questions(*key))
+        self._meet()
         with self.backing.running():
             table = described(self.backing.connection, answers[0], *key)
         self._know(source, table)
         self._last = key if snapshot is None else None
         if len(answers) > 1:
             self._changed[table.id] = answers[1].get_value(0, 0) == b"t"
+
+    def _meet(self) -> None:
+        """A parallel worker has a session of its own, in which nothing is seen of what its leader has changed."""
+        if self._met:
+            return
+        if _writers:
+            with self.backing.running():
+                leader = self.origin.leader(self.backing.connection)
+            if leader in _writers:
+                raise QueryError(
+                    "a parallel worker cannot read cold rows in a transaction that has changed cold rows",
+                    hint="mark the function that reads them PARALLEL RESTRICTED, or"
+                    " SET LOCAL max_parallel_workers_per_gather = 0",
+                    sqlstate="0A000",
+                )
+        self._met = True
 
     def _table(self, source: Source) -> ColdTable:
         key = (source.table, source.operation)

@@ -209,3 +209,52 @@ def test_a_column_added_later_cannot_be_set_in_cold_rows(client: psycopg.Connect
         assert client.execute("UPDATE tiered SET i = i WHERE id = 5").rowcount == 1
     finally:
         client.execute("ALTER TABLE tiered DROP COLUMN extra")
+
+
+def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connection[Any]) -> None:
+    """Postgres itself would check no new row of a foreign partition."""
+    before, role = pair.world.run(FIVE), f"subject_{uuid.uuid4().hex[:8]}"
+    client.execute(f"CREATE ROLE {role}; GRANT ALL ON tiered TO {role}")
+    client.execute("CREATE POLICY part ON tiered USING (id < 6 OR id > 400) WITH CHECK (i < 100)")
+    client.execute("ALTER TABLE tiered ENABLE ROW LEVEL SECURITY")
+    try:
+        client.execute(f"SET ROLE {role}")
+        for statement in (
+            "UPDATE tiered SET i = 500 WHERE id = 5",
+            "INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500)",
+            "UPDATE tiered SET ts = '2026-11-20Z', i = 500 WHERE id = 5",
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="row-level security"):
+                client.execute(statement)
+        with client.transaction(force_rollback=True):
+            assert client.execute("SELECT count(*) FROM tiered").fetchall() == [(105,)]
+            assert client.execute("UPDATE tiered SET i = 50 WHERE id = 405").rowcount == 1
+            assert client.execute("DELETE FROM tiered WHERE id IN (5, 6)").rowcount == 1
+        client.execute("RESET ROLE")
+        with client.transaction(force_rollback=True):
+            assert client.execute("UPDATE tiered SET i = 500 WHERE id = 5").rowcount == 1
+    finally:
+        client.execute("RESET ROLE; ALTER TABLE tiered DISABLE ROW LEVEL SECURITY; DROP POLICY part ON tiered")
+        client.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    assert pair.world.run(FIVE) == before
+
+
+def test_a_parallel_worker_does_not_miss_its_own_transactions_changes(client: psycopg.Connection[Any]) -> None:
+    client.execute(
+        "CREATE FUNCTION changed(int) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE"
+        " AS 'BEGIN RETURN (SELECT count(*) FROM tiered WHERE i = 504); END'"
+    )
+    client.execute("CREATE TABLE many AS SELECT x FROM generate_series(1, 50000) x; ANALYZE many")
+    try:
+        client.execute("SET parallel_leader_participation = off; SET parallel_setup_cost = 0")
+        client.execute("SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+        query = "SELECT DISTINCT changed(x) FROM many WHERE x < 50"
+        assert client.execute(query).fetchall() == [(0,)]
+        with client.transaction(force_rollback=True):
+            client.execute("UPDATE tiered SET i = 504 WHERE id IN (5, 6, 405)")
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="parallel worker"), client.transaction():
+                client.execute(query)
+            client.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            assert client.execute(query).fetchall() == [(3,)]
+    finally:
+        client.execute("DROP FUNCTION changed; DROP TABLE many")
