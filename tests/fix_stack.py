@@ -118,6 +118,7 @@ def older_postgres(version: str, settings: Settings, report: Report) -> Iterator
         (base / "password").write_text("older")
         (base / "password").chmod(0o644)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c wal_level=logical"
+        options += " -c max_connections=300"
 
         def run(program: str, *arguments: str) -> None:
             command = [str(home / "bin" / program), "-D", str(base / "data"), *arguments]

@@ -32,3 +32,13 @@ def moving(pair: Pair) -> World:
     """A small one, whose rows are put back."""
     machine.build(pair.world)
     return pair.world
+
+
+@pytest.fixture(autouse=True)
+def _connections_closed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A server has a hundred, and each of these has two more behind it."""
+    yield
+    if "pair" in request.fixturenames:
+        connections = request.getfixturevalue("pair").world.connections
+        while connections:
+            connections.pop().close()
