@@ -63,7 +63,8 @@ class Bank:
 
     def look(self) -> dict[int, int]:
         """Every move with its number of entries, at one snapshot at which every balance is right."""
-        with psycopg.connect(self.dsn) as connection:
+        # A commit that fails would leave it open, were it left to the connection's own `with`.
+        with contextlib.closing(psycopg.connect(self.dsn)) as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute("SELECT frostline.pin()")
             (accounts, total) = connection.execute("SELECT count(*), sum(balance) FROM accounts").fetchone() or (0, 0)
