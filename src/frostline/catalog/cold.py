@@ -68,6 +68,11 @@ class ColdTable:
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
+    @property
+    def in_lake(self) -> list[ColdColumn]:
+        """The columns the lake has."""
+        return [column for column in self.columns.values() if column.lake_name is not None]
+
 
 Row = tuple[bytes | None, ...]
 # The last description of each table and the row it was made from: it holds as long as that row is the same.

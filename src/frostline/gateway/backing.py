@@ -18,6 +18,7 @@ from frostline.catalog import cold
 from frostline.catalog.database import session_sql
 from frostline.errors import DatabaseError, QueryError
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.lexer import quoted
 
 # Besides what every session of ours sets. A date is printed as postgres_fdw asks for it. A lock held by the very
 # transaction that waits for us would never be found to be a deadlock.
@@ -234,10 +235,3 @@ def _results(connection: PGconn) -> list[PGresult]:
         if result is None:
             return found
         found.append(result)
-
-
-def quoted(text: str | None) -> str:
-    """A value as a literal."""
-    if text is None:
-        return "NULL"
-    return "'" + text.replace("'", "''") + "'"

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway.backing import Backing
+from frostline.gateway.lexer import quoted
 from frostline.gateway.names import Source
 from frostline.model.tables import derived_name
 
 LOAD, PREV, WRITE = Identifier("!load"), Identifier("!prev"), Identifier("!write")
+FEW_ROWS = 100  # fit into a statement
 _MANY_ROWS = 300
 _LEFT_OVER = 1000  # rows of earlier statements that a scan may come across
 
@@ -59,7 +60,6 @@ class Batch:
 class Bench:
     """The temporary tables of one table in one backing transaction."""
 
-    backing: Backing
     table: ColdTable
     pending: Batch | None = None
     last_batch: int = 0
@@ -143,6 +143,13 @@ class Bench:
             SQL("{}.{c} = {}.{c}").format(Identifier(left), Identifier(right), c=Identifier(c.name)) for c in self.key
         )
 
+    def old_key_is(self, relation: str) -> Composed:
+        """A row of `work` had the key that a row of another relation has."""
+        return SQL(" AND ").join(
+            SQL("{} = {}").format(old, Identifier(relation, column.name))
+            for column, old in zip(self.key, self.old_key, strict=True)
+        )
+
     def key_names(self, prefix: str | None = None) -> Composed:
         return names(self.key, prefix)
 
@@ -151,6 +158,11 @@ def names(columns: Iterable[ColdColumn], prefix: str | None = None) -> Composed:
     """A list of columns."""
     before = () if prefix is None else (prefix,)
     return SQL(", ").join(Identifier(*before, column.name) for column in columns)
+
+
+def values(rows: Iterable[Sequence[str | None]]) -> str:
+    """A few rows, as VALUES lists them."""
+    return ", ".join(f"({', '.join(map(quoted, row))})" for row in rows)
 
 
 def numbers(writes: Sequence[Write]) -> Composed:

@@ -6,21 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import pyarrow as pa
 from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode
-from frostline.gateway.backing import quoted
-from frostline.gateway.bench import LOAD, PREV, WRITE, Bench, Write, numbers
+from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
-
-_FEW_ROWS = 100  # fit into a statement
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
     number = view.next_number()
     conditions = narrowed.filter.conditions
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    outputs = [_text(c) for c in (*columns, *table.primary_key)] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
+    outputs = [text(c) for c in (*columns, *table.primary_key)] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
     query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(outputs))} FROM {scan.sql}{where}"
     batches = Batches(view.cursors, view.canceller, query)
     try:
@@ -61,9 +57,10 @@ def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batc
     names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
     target = SQL("{} ({})").format(bench.work, names).as_string(None)
     second = batches.next()
-    if second is None and first.num_rows <= _FEW_ROWS:
+    if second is None and first.num_rows <= FEW_ROWS:
         bench.loaded(first.num_rows)
-        return Load(number, [*before, f"INSERT INTO {target} VALUES {_values(first)}", *after])
+        rows = zip(*(column.to_pylist() for column in first.columns), strict=True)
+        return Load(number, [*before, f"INSERT INTO {target} VALUES {values(rows)}", *after])
     view.at_bench(bench, before)
     count = 0
     with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:
@@ -76,22 +73,14 @@ def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batc
     return Load(number, after)
 
 
-def _values(batch: pa.RecordBatch) -> str:
-    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    return ", ".join(f"({', '.join(map(quoted, row))})" for row in rows)
-
-
 def _without_removed(bench: Bench, held: Sequence[Write], load: int) -> str:
     """The same statement has changed some of these rows already, and changes no row twice."""
-    same = SQL(" AND ").join(
-        SQL("w.{} = r.{}").format(old, Identifier(column.name))
-        for column, old in zip(bench.key, bench.old_key, strict=True)
-    )
     query = SQL("DELETE FROM {} w USING {} r WHERE {} AND w.{} = {} AND r.{} = {}").format(
-        bench.work, bench.removed, same, LOAD, Literal(load), WRITE, numbers(held)
+        bench.work, bench.removed, bench.old_key_is("r"), LOAD, Literal(load), WRITE, numbers(held)
     )
     return query.as_string(None)
 
 
-def _text(column: ColdColumn) -> str:
+def text(column: ColdColumn) -> str:
+    """A column's value as Postgres prints it, in DuckDB's SQL."""
     return column.storage.text.replace("{c}", column_name(column.number))

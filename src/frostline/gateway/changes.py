@@ -10,8 +10,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import encode, fallback, lexer, versions
-from frostline.gateway.backing import quoted
-from frostline.gateway.bench import LOAD, PREV, WRITE, Bench, Write, numbers
+from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed, narrowed
@@ -19,8 +18,6 @@ from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
 from frostline.gateway.writes import Insert, Modify, fields
-
-_FEW_ROWS = 100  # fit into a statement
 
 
 @dataclass(frozen=True)
@@ -56,9 +53,9 @@ def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, wr
     target = f"{bench.added.as_string(None)} ({columns})"
     rows = [parameters[start : start + width] for start in range(0, len(parameters), width)]
     bench.counts[write.number] += len(rows)
-    if len(rows) <= _FEW_ROWS:
-        values = ", ".join(f"({', '.join(map(quoted, row))}, {write.number})" for row in rows)
-        view.at_bench(bench, [f"INSERT INTO {target} VALUES {values}"])
+    if len(rows) <= FEW_ROWS:
+        listed = values([*row, str(write.number)] for row in rows)
+        view.at_bench(bench, [f"INSERT INTO {target} VALUES {listed}"])
         return len(rows)
     view.at_bench(bench, [])
     lines = "".join("\t".join([*map(encode.copy_value, row), f"{write.number}\n"]) for row in rows)
@@ -118,10 +115,7 @@ def _not_changed_since(view: View, bench: Bench) -> Composable:
     live = view.written_of(bench.table.id).writes
     return SQL("NOT EXISTS (SELECT FROM {} x WHERE {} AND x.{} > {} AND x.{} = {})").format(
         bench.removed,
-        SQL(" AND ").join(
-            SQL("x.{} = {}").format(Identifier(column.name), old)
-            for column, old in zip(bench.key, bench.old_key, strict=True)
-        ),
+        bench.old_key_is("x"),
         WRITE,
         LOAD,
         WRITE,

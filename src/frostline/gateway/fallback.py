@@ -10,7 +10,7 @@ from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode, lexer
-from frostline.gateway.candidates import candidates
+from frostline.gateway.candidates import candidates, text
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source
 from frostline.gateway.narrowed import Narrowed, narrowed
@@ -31,12 +31,12 @@ def evaluate(
     parameters: Parameters,
 ) -> PostgresRows:
     """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
-    text, tokens, found = statement.text, statement.tokens, statement.references
+    original, tokens, found = statement.text, statement.tokens, statement.references
     changes = [(0, tokens[0].start, ""), *lexer.values(tokens, parameters)]
     to_change, before = _to_change(statement), []
     for reference in found:
         table = tables[reference.source]
-        known = narrowed(text, tokens, table, parameters) if len(found) == 1 else Narrowed()
+        known = narrowed(original, tokens, table, parameters) if len(found) == 1 else Narrowed()
         if reference in to_change:
             rows, load = _versions(view, reference.source, table, known)
             rows += " AS t" if _alias(statement, reference) is None else ""
@@ -45,7 +45,7 @@ def evaluate(
             rows = _named(_loaded(view, reference.source, table, _mentioned(tokens, table), known))
         changes.append((reference.start, reference.end, rows))
     changes += _locks(tokens)
-    return PostgresRows(view.backing, lexer.splice(text, changes), before=before, again=bool(to_change))
+    return PostgresRows(view.backing, lexer.splice(original, changes), before=before, again=bool(to_change))
 
 
 def whole(view: View, source: Source, tables: Mapping[Source, ColdTable]) -> str:
@@ -111,7 +111,7 @@ def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[Col
 
 def _query(rows: str, columns: frozenset[ColdColumn], known: Filter) -> str:
     outputs = ", ".join(
-        f"{column.storage.text.replace('{c}', column_name(column.number))} AS {column_name(column.number)}"
+        f"{text(column)} AS {column_name(column.number)}"
         for column in sorted(columns, key=lambda column: column.number)
     )
     where = f" WHERE {' AND '.join(known.conditions)}" if known.conditions else ""

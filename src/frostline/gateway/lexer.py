@@ -115,13 +115,17 @@ def splice(sql: str, changes: Sequence[tuple[int, int, str]]) -> str:
     return "".join([*parts, sql[at:]])
 
 
+def quoted(text: str | None) -> str:
+    """A value as a literal."""
+    return "NULL" if text is None else "'" + text.replace("'", "''") + "'"
+
+
 def values(found: Sequence[Token], parameters: Sequence[str | None]) -> list[tuple[int, int, str]]:
     """Changes that put values in the place of parameters. As strings without a type they mean the same."""
     changes = []
     for token in found:
         if token.kind == "parameter":
-            value = parameters[int(token.text[1:]) - 1]
-            changes.append((token.start, token.end, "NULL" if value is None else "'" + value.replace("'", "''") + "'"))
+            changes.append((token.start, token.end, quoted(parameters[int(token.text[1:]) - 1])))
     return changes
 
 

@@ -108,8 +108,7 @@ def _netted(view: View, bench: Bench, written: Written) -> Batch:
 def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
     """The versions of one batch."""
     table = bench.table
-    stored = [column for column in table.columns.values() if column.lake_name is not None]
-    others = [column for column in stored if column not in bench.key]
+    others = [column for column in table.in_lake if column not in bench.key]
     w = numbers(written.held)
     # What a key that was free had last: a tombstone, or a row that is replaced.
     head = SQL("SELECT max(v._seq) FROM {} v WHERE {}").format(view.version_rows(table), bench.same_key("a", "v"))
@@ -324,7 +323,7 @@ def _unheld(bench: Bench, number: int) -> list[str]:
 
 
 def _checked(bench: Bench) -> list[ColdColumn]:
-    return [c for c in bench.table.columns.values() if c.lake_name is not None and c.storage.cannot_hold is not None]
+    return [column for column in bench.table.in_lake if column.storage.cannot_hold is not None]
 
 
 def _unheld_value(column: ColdColumn) -> SQL:

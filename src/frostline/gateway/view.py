@@ -129,7 +129,7 @@ class View:
     def bench(self, table: ColdTable) -> Bench:
         """Where writes of a table are worked out."""
         if table.id not in self.benches:
-            self.benches[table.id] = Bench(self.backing, table)
+            self.benches[table.id] = Bench(table)
         return self.benches[table.id]
 
     def at_bench(self, bench: Bench, statements: Sequence[str]) -> list[PGresult]:
@@ -189,7 +189,7 @@ class View:
 
     def version_rows(self, table: ColdTable) -> sql.Composable:
         """Versions of the delta and of this transaction, as a table expression."""
-        columns = [column for column in table.columns.values() if column.lake_name is not None]
+        columns = table.in_lake
         outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in columns), sql.SQL("_op, _seq")])
         delta = sql.Identifier(*table.delta)
         batches = self.written_of(table.id).batches
@@ -374,7 +374,7 @@ class View:
         if inexact is not None or not table.primary_key:
             what = f"its column {inexact.name} is of type {inexact.type}" if inexact else "it has none"
             raise QueryError(f"changed cold rows of {table} cannot be matched by primary key: {what}", sqlstate="0A000")
-        columns = [column for column in table.columns.values() if column.lake_name is not None]
+        columns = table.in_lake
         name = f"delta_{next(_numbers)}"
         with self.engine.cursor() as target:
             loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
