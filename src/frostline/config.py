@@ -98,6 +98,25 @@ class FoldSettings(Section):
     age: float = Field(900, ge=0, description="seconds since the last fold after which any change does")
 
 
+class MaintenanceSettings(Section):
+    every: float = Field(86_400, gt=0, description="seconds between two looks of the worker at a table's files")
+    files: int = Field(
+        8, ge=2, description="files too many in a partition of the lake, or files with deletes, that get it rewritten"
+    )
+    manifests: int = Field(32, ge=2, description="manifests that make them be joined")
+    backup_window: float = Field(
+        604_800, ge=0, description="seconds back to which a Postgres may be restored: until then its snapshots stay"
+    )
+
+
+class WorkerSettings(Section):
+    interval: float = Field(60, gt=0, description="seconds between two rounds of `frostline run`")
+    grace: float = Field(30, ge=0, description="seconds its current step may go on when it is told to end")
+    longest_pause: float = Field(3600, gt=0, description="seconds a step that keeps failing is left alone at most")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of the worker's /metrics for Prometheus (0: none)")
+    listen: str = Field("127.0.0.1", description="address /metrics of the worker listens on")
+
+
 class SparkSettings(Section):
     master: str = Field("local[*]", description="Spark master")
     memory: str = Field("2g", description="driver memory (in local mode: all of Spark's)")
@@ -117,6 +136,8 @@ class Settings(Section):
     gateway: GatewaySettings = GatewaySettings.model_construct()
     archive: ArchiveSettings = ArchiveSettings.model_construct()
     fold: FoldSettings = FoldSettings.model_construct()
+    maintenance: MaintenanceSettings = MaintenanceSettings.model_construct()
+    worker: WorkerSettings = WorkerSettings.model_construct()
     spark: SparkSettings = SparkSettings.model_construct()
     local: LocalSettings = LocalSettings.model_construct()
 

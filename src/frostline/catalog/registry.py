@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
@@ -14,12 +15,19 @@ from frostline.model.tables import Table
 
 @dataclass(frozen=True)
 class Options:
-    """What a person may choose for a table besides its hot period."""
+    """What a person may choose for a table besides its hot period; None: the setting's value."""
 
     cold_fk: str = "check"
     premake: int = 2
     coalesce: tuple[str, str] | None = None  # (to what width, how old a period must be)
     merge_mode: str = "copy-on-write"
+    file_size: int | None = None
+    fold_rows: int | None = None
+    fold_bytes: int | None = None
+    fold_age: float | None = None
+    maintenance: str = "auto"
+    compact_files: int | None = None
+    backup_window: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +93,8 @@ def find(connection: Connection, oid: int) -> Managed | None:
     )
 
 
-def _options(cold_fk: str, premake: int, to: str | None, after: str | None, merge_mode: str) -> Options:
-    return Options(cold_fk, premake, (to, after) if to is not None and after is not None else None, merge_mode)
+def _options(cold_fk: str, premake: int, to: str | None, after: str | None, *others: Any) -> Options:
+    return Options(cold_fk, premake, (to, after) if to is not None and after is not None else None, *others)
 
 
 def every(connection: Connection) -> list[Managed]:

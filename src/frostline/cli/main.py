@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import clean, demo, explain, settings, stack, tables
+from frostline.cli import clean, demo, explain, options, settings, stack, tables
 from frostline.cli.common import Options, clear_errors
 
 
@@ -37,7 +37,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def global_options(
     context: typer.Context,
     dsn: Annotated[str, typer.Option(metavar="DSN", help="The Postgres to work on (default: the embedded one).")] = "",
     directory: Annotated[
@@ -53,6 +53,7 @@ def options(
 # In the order of the help.
 demo.add_to(app)
 tables.add_to(app)
+options.add_to(app)
 clean.add_to(app)
 stack.add_to(app)
 explain.add_to(app)

@@ -45,14 +45,15 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
     """Append the leaf to the Iceberg table in one commit that carries the operation's id."""
     try:
         table = lake.load(settings, managed)
+        file_size = managed.options.file_size or settings.lake.file_size
         job = Job(
             dsn=settings.dsn.get_secret_value(),
             snapshot=source.snapshot,
             query=_query(managed, source.leaf),
             columns=_columns(managed),
-            target=writer.target(table, settings.lake.file_size, f"operation-{operation}"),
+            target=writer.target(table, file_size, f"operation-{operation}"),
         )
-        parts = cut(source.pages, source.bytes, settings.lake.file_size, spark.sparkContext.defaultParallelism)
+        parts = cut(source.pages, source.bytes, file_size, spark.sparkContext.defaultParallelism)
         files = _run(spark, job, parts, operation)
         reached("export.written")
         lake.append(settings, managed, files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})

@@ -7,7 +7,6 @@ import re
 import psycopg
 
 from frostline.catalog.database import Connection
-from frostline.errors import ConfigError
 
 UNITS = ("month", "quarter", "year")
 DEFAULT = ("year", "2 years")  # months for two years, years before
@@ -15,7 +14,7 @@ _TEXT = re.compile(r"(?P<to>\S+)\s+after\s+(?P<after>.+)", re.S)
 
 
 def parse(connection: Connection, key_type: str, text: str) -> tuple[str, str] | None:
-    """`year after 2 years`, for an integer key `1000000 after 5000000`, or `none`; empty: the default."""
+    """`year after 2 years`, for an integer key `1000000 after 5000000`, `none`; empty: the default. Else ValueError."""
     integer = key_type.startswith("int")
     if text == "none" or (text == "" and integer):
         return None
@@ -26,11 +25,7 @@ def parse(connection: Connection, key_type: str, text: str) -> tuple[str, str] |
         after = match["after"].strip()
         if _positive(connection, after, "bigint" if integer else "interval"):
             return match["to"], after
-    example = "1000000 after 5000000" if integer else "year after 2 years"
-    raise ConfigError(
-        f"--coalesce {text!r} is no policy for a key of type {key_type}",
-        hint=f"for example '{example}'" + ("" if integer else f" (one of {', '.join(UNITS)})") + ", or none",
-    )
+    raise ValueError(text)
 
 
 def _width(text: str) -> bool:

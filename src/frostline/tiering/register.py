@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
@@ -15,10 +14,10 @@ from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import UPPER_CHECK
 from frostline.delta import tables as delta
-from frostline.errors import ConfigError, OperationError, RefusedError
+from frostline.errors import OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
-from frostline.tiering import cautions, ddl, policy, references, refusals, writing
+from frostline.tiering import cautions, ddl, options, references, refusals, writing
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
 from frostline.tiering.locks import with_short_locks
 
@@ -69,7 +68,7 @@ def plan(connection: Connection, text: str, hot_for: str, choice: Choice | None 
             hint="\n".join(f"  -> {o.remedy}" for o in found),
         )
     table = describe.table(connection, oid, schema, name)
-    check_hot_for(connection, table, hot_for)
+    options.parse(connection, table, "hot", hot_for)
     return _plan(connection, table, hot_for, _options(connection, table, choice))
 
 
@@ -85,25 +84,10 @@ def register(connection: Connection, text: str, hot_for: str, choice: Choice | N
 
 
 def _options(connection: Connection, table: Table, choice: Choice) -> registry.Options:
-    if choice.cold_fk not in ("check", "none"):
-        raise ConfigError(f"--cold-fk {choice.cold_fk!r} is neither check nor none")
-    if not 0 <= choice.premake <= 1000:
-        raise ConfigError(f"--premake {choice.premake} is not between 0 and 1000")
-    return registry.Options(choice.cold_fk, choice.premake, policy.parse(connection, table.key_type, choice.coalesce))
-
-
-def check_hot_for(connection: Connection, table: Table, hot_for: str) -> None:
-    """A positive interval for a time key, a positive width for an integer one."""
-    type_ = "bigint" if table.key_type.startswith("int") else "interval"
-    example = "1000000" if type_ == "bigint" else "3 months"
-    try:
-        row = connection.execute(
-            SQL("SELECT {v}::{t} > {zero}::{t}").format(v=Literal(hot_for), t=SQL(type_), zero=Literal("0"))
-        ).fetchone()
-    except psycopg.DataError:
-        row = None
-    if row != (True,):
-        raise ConfigError(f"--hot {hot_for!r} is not a positive {type_}", hint=f"for example: --hot '{example}'")
+    given = {"cold_fk": choice.cold_fk, "premake": str(choice.premake), "coalesce": choice.coalesce}
+    cold_fk, premake, coalesce = (options.parse(connection, table, name, text) for name, text in given.items())
+    joined = (str(coalesce[0]), str(coalesce[1])) if coalesce != (None, None) else None
+    return registry.Options(str(cold_fk[0]), int(str(premake[0])), joined)
 
 
 def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upper: bool) -> None:

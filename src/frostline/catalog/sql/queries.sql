@@ -69,7 +69,8 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode
+       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode, t.file_size,
+       t.fold_rows, t.fold_bytes, t.fold_age, t.maintenance, t.compact_files, t.backup_window
 FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
 
@@ -130,6 +131,14 @@ JOIN pg_class r ON r.oid = c.confrelid
 JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE c.conrelid = %(oid)s AND c.contype = 'f' AND c.conparentid = 0
 ORDER BY c.conname;
+
+-- name: reference_guards
+-- Triggers on other tables that keep what cold rows of a table refer to.
+SELECT t.tgname, n.nspname, c.relname
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE t.tgfoid = 'frostline.keep_cold_references()'::regprocedure AND t.tgparentid = 0
+  AND split_part(encode(t.tgargs, 'escape'), '\000', 1) = %(table)s::text
+ORDER BY t.tgname;
 
 -- name: row_triggers
 SELECT tgname FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal AND tgtype & 1 = 1 ORDER BY 1;

@@ -73,7 +73,7 @@ def merge(
     """Step 2: one commit on top of the registry's snapshot, and of whatever else can be merged."""
     managed = operation.managed
     ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
-    properties = layout.merge_properties(managed, settings.lake.file_size)
+    properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     said = ""
     for _ in range(_TRIES):
         others = merging.ready(settings, managed, ours, properties)

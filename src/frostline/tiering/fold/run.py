@@ -70,8 +70,12 @@ def _adopted(connection: Connection, settings: Settings, managed: Managed, repor
 def due(connection: Connection, settings: Settings, managed: Managed, waiting: delta.Waiting) -> bool:
     """Whether the delta is large enough, or the last fold long enough ago."""
     ((age,),) = queries.rows(connection, "last_fold", table=managed.id)
-    limits = settings.fold
-    return bool(waiting.versions >= limits.rows or waiting.bytes >= limits.bytes or age >= limits.age)
+    own, limits = managed.options, settings.fold
+    return bool(
+        waiting.versions >= (own.fold_rows or limits.rows)
+        or waiting.bytes >= (own.fold_bytes or limits.bytes)
+        or age >= (limits.age if own.fold_age is None else own.fold_age)
+    )
 
 
 def _one(connection: Connection, settings: Settings, managed: Managed, report: Report, warm: Warm) -> Folded:
