@@ -16,6 +16,7 @@ from frostline.delta.tables import SCHEMA, delta_name
 from frostline.model.tables import Table
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
+SUBJECT = "! frostline policies"  # and this before that
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,39 @@ def create(
         *_references(table, id_, references),
         SQL("DROP FUNCTION IF EXISTS frostline.{}()").format(Identifier(f"store_{id_}")),
         _store(table, id_, hot, references),
-        _trigger_function(table, id_, connections),
+        # Whoever could call it before the trigger does would pass by what the trigger knows of policies.
+        SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(Identifier(f"store_{id_}")),
+        _trigger_function(id_, connections),
     ]
 
 
 def triggers(id_: int, relation: Composable, *, above: bool = False) -> list[Composed]:
     """On the table, every table above it, and each foreign partition, for whoever writes there directly."""
+    return _trigger(id_, relation, TRIGGER, SQL(""), above=above)
+
+
+def policy_triggers(id_: int, relation: Identifier, *, above: bool = False) -> list[Composed]:
+    """Where there is row-level security: whoever is subject to it.
+
+    Postgres checks new rows of foreign partitions against no policy, so they write none. That a trigger's condition is
+    evaluated as whoever wrote the statement is the one thing that nobody can pretend.
+    """
+    subject = SQL("WHEN (pg_catalog.row_security_active({}::pg_catalog.regclass)) ").format(
+        Literal(relation.as_string(None))
+    )
+    return _trigger(id_, relation, SUBJECT, subject, above=above)
+
+
+def _trigger(id_: int, relation: Composable, name: str, when: Composable, *, above: bool) -> list[Composed]:
     # Several branches of the table above may be tiered, each with a trigger there.
-    name = Identifier(f"{TRIGGER} {id_}" if above else TRIGGER)
+    trigger = Identifier(f"{name} {id_}" if above else name)
     return [
         SQL(
             "CREATE OR REPLACE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {}"
-            " FOR EACH STATEMENT EXECUTE FUNCTION frostline.{}()"
-        ).format(name, relation, Identifier(function_name(id_))),
+            " FOR EACH STATEMENT {}EXECUTE FUNCTION frostline.{}({})"
+        ).format(trigger, relation, when, Identifier(function_name(id_)), SQL("subject" if name == SUBJECT else "")),
         # Logical replication and session_replication_role = replica pass ordinary triggers by.
-        SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(relation, name),
+        SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(relation, trigger),
     ]
 
 
@@ -117,10 +136,7 @@ def _references(table: Table, id_: int, references: tuple[ForeignKey, ...]) -> l
 
 
 def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...]) -> Composed:
-    """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta.
-
-    It returns how many rows are new.
-    """
+    """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta."""
     stored = tuple(column.name for column in table.stored)
     written = tuple(column.name for column in table.columns if not column.generated)
     name = Identifier(SCHEMA, references_name(id_))
@@ -128,7 +144,8 @@ def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[Forei
         ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if references else ""
     ).format(*([name, _referring(references)] if references else []))
     return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+        """CREATE OR REPLACE FUNCTION frostline.{function}(relation oid, subject bool)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET row_security = off AS $frostline$
 #variable_conflict use_column
 DECLARE
@@ -153,7 +170,17 @@ BEGIN
   INTO found_rows, kept_rows, found_batch, new_rows
   FROM held;
   IF found_rows = 0 THEN
-    RETURN 0;
+    RETURN;
+  END IF;
+  IF new_rows > 0 AND (subject OR EXISTS (
+    SELECT FROM pg_class c WHERE c.oid = relation AND c.relrowsecurity AND NOT EXISTS (
+      SELECT FROM pg_trigger g
+      WHERE g.tgrelid = c.oid AND g.tgname IN ({policies}, {policies} || {suffix}) AND g.tgenabled = 'A')))
+  THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000',
+      MESSAGE = {unchecked},
+      HINT = 'Nothing was changed. ' || CASE WHEN subject THEN 'A role that bypasses row-level security can write them.'
+        ELSE 'It was enabled after the table was registered: run frostline init, then roles that bypass it can.' END;
   END IF;
   IF kept_rows <> found_rows THEN
     RAISE EXCEPTION USING ERRCODE = '40001',
@@ -176,10 +203,12 @@ BEGIN
       MESSAGE = {moved},
       HINT = 'Nothing was changed. Retry the transaction.';
   END IF;
-  RETURN new_rows;
 END $frostline$"""
     ).format(
         function=Identifier(f"store_{id_}"),
+        policies=Literal(SUBJECT),
+        suffix=Literal(f" {id_}"),
+        unchecked=Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
         held=Identifier(SCHEMA, held_name(id_)),
         delta=Identifier(SCHEMA, delta_name(table, id_)),
         columns=_names(stored),
@@ -195,29 +224,19 @@ END $frostline$"""
     )
 
 
-def _trigger_function(table: Table, id_: int, connections: Connections) -> Composed:
+def _trigger_function(id_: int, connections: Connections) -> Composed:
     """As cheap as can be for hot rows: a session that has met no foreign partition has not even loaded postgres_fdw.
 
     Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
     is whatever it held: the commit would say so if this transaction had anything to do with it.
-
-    Postgres checks new rows of foreign partitions against no policy of row-level security, so whoever is subject to
-    one writes none.
     """
     used = " AND c.used_in_xact" if connections.used_in_transaction else ""
-    call = SQL(
-        """IF frostline.{}() OPERATOR(pg_catalog.>) 0 AND pg_catalog.row_security_active(tg_relid) THEN
-        RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = {},
-          HINT = 'Nothing was changed. A role that bypasses row-level security can write them.';
-      END IF;"""
-    ).format(
-        Identifier(f"store_{id_}"),
-        Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
-    )
+    call = SQL("PERFORM frostline.{}(tg_relid, tg_nargs OPERATOR(pg_catalog.>) 0);").format(Identifier(f"store_{id_}"))
     if not connections.used_in_transaction:
         call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
     return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger LANGUAGE plpgsql AS $frostline$
+        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
 BEGIN
   IF pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL THEN
     IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c

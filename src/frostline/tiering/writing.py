@@ -24,9 +24,10 @@ def statements(
         for name, columns, schema, referenced, keys, full in queries.rows(connection, "foreign_key_checks", oid=keys_of)
     )
     made = collect.create(table, id_, hot, keys if checked else (), _connections(connection))
-    made += collect.triggers(id_, Identifier(table.schema, table.name))
-    for name in queries.rows(connection, "ancestors", oid=table.oid):
-        made += collect.triggers(id_, Identifier(*name), above=True)
+    for schema, name, above, policies in queries.rows(connection, "ancestors", oid=table.oid):
+        made += collect.triggers(id_, Identifier(schema, name), above=above)
+        if policies:
+            made += collect.policy_triggers(id_, Identifier(schema, name), above=above)
     return made
 
 

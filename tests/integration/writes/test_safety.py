@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from frostline.tiering import writing
 from integration.writes.pair import Pair
 
 FIVE = "SELECT i, t FROM tiered WHERE id = 5"
@@ -218,7 +219,17 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
     client.execute("CREATE POLICY part ON tiered USING (id < 6 OR id > 400) WITH CHECK (i < 100)")
     client.execute("ALTER TABLE tiered ENABLE ROW LEVEL SECURITY")
     try:
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="row-level security") as error:
+            client.execute("UPDATE tiered SET i = 500 WHERE id = 5")
+        assert "run frostline init" in (error.value.diag.message_hint or "")
+        assert writing.equip(client) == ["what writes cold rows of public.tiered"]
+        assert writing.equip(client) == []
+        (store,) = (
+            client.execute("SELECT 'frostline.store_' || id || '(0, false)' FROM frostline.tables").fetchone() or ()
+        )
         client.execute(f"SET ROLE {role}")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            client.execute(f"INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500) RETURNING {store}")
         for statement in (
             "UPDATE tiered SET i = 500 WHERE id = 5",
             "INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500)",
@@ -235,6 +246,7 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
             assert client.execute("UPDATE tiered SET i = 500 WHERE id = 5").rowcount == 1
     finally:
         client.execute("RESET ROLE; ALTER TABLE tiered DISABLE ROW LEVEL SECURITY; DROP POLICY part ON tiered")
+        client.execute('DROP TRIGGER IF EXISTS "! frostline policies" ON tiered')
         client.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
     assert pair.world.run(FIVE) == before
 

@@ -551,9 +551,16 @@ ORDER BY 2 DESC
 LIMIT 1;
 
 -- name: unequipped
--- Registered tables without the function that collects cold writes: an older version has registered them.
+-- Registered tables without the function that stores cold writes (an older version has registered them), or without the
+-- trigger that row-level security needs (it was enabled since).
 SELECT t.id FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
-WHERE to_regprocedure('frostline.collect_' || t.id || '()') IS NULL;
+WHERE to_regprocedure('frostline.store_' || t.id || '(oid, bool)') IS NULL
+   OR EXISTS (
+        SELECT FROM pg_partition_ancestors(t.relation) a JOIN pg_class r ON r.oid = a.relid
+        WHERE r.relrowsecurity AND NOT EXISTS (
+            SELECT FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid
+            WHERE g.tgrelid = r.oid AND g.tgnargs > 0 AND g.tgenabled = 'A' AND f.proname = 'collect_' || t.id
+              AND f.pronamespace = 'frostline'::regnamespace));
 
 -- name: foreign_partitions
 SELECT n.nspname, c.relname
@@ -561,9 +568,8 @@ FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_name
 WHERE p.table_id = %(table)s;
 
 -- name: ancestors
--- Partitioned tables above this one.
-SELECT n.nspname, c.relname
+-- This table and the partitioned ones above it: whether it is above, and has row-level security.
+SELECT n.nspname, c.relname, c.oid <> %(oid)s, c.relrowsecurity
 FROM pg_partition_ancestors(%(oid)s) a
 JOIN pg_class c ON c.oid = a.relid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid <> %(oid)s;
+JOIN pg_namespace n ON n.oid = c.relnamespace;
