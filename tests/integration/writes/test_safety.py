@@ -224,9 +224,8 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
         assert "run frostline init" in (error.value.diag.message_hint or "")
         assert writing.equip(client) == ["what writes cold rows of public.tiered"]
         assert writing.equip(client) == []
-        (store,) = (
-            client.execute("SELECT 'frostline.store_' || id || '(0, false)' FROM frostline.tables").fetchone() or ()
-        )
+        found = client.execute("SELECT 'frostline.store_' || id || '(0, false)' FROM frostline.tables").fetchone()
+        store = found[0] if found else ""
         client.execute(f"SET ROLE {role}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             client.execute(f"INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500) RETURNING {store}")
