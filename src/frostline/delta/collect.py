@@ -241,6 +241,9 @@ BEGIN
   IF pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL THEN
     IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c
                WHERE c.server_name OPERATOR(pg_catalog.=) {server}{used}) THEN
+      IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
+        PERFORM frostline.refuse_two_tiers({id}, tg_relid);
+      END IF;
       {call}
     END IF;
   END IF;
@@ -248,6 +251,7 @@ BEGIN
 END $frostline$"""
     ).format(
         function=Identifier(function_name(id_)),
+        id=Literal(id_),
         schema=Identifier(connections.schema),
         server=Literal(SERVER_NAME),
         used=SQL(used),

@@ -77,4 +77,16 @@ def _pin(view: View, snapshot: str) -> str:
     return snapshot
 
 
-_CALLS: dict[str, Callable[[View, str], str]] = {"pin": _pin, "explain": explain, "collected": versions.stored}
+def _touched(view: View, table_id: str) -> str:
+    """Whether anything was to be changed in a table since this was asked last."""
+    found = int(table_id) in view.touched
+    view.touched.discard(int(table_id))
+    return "yes" if found else "no"
+
+
+_CALLS: dict[str, Callable[[View, str], str]] = {
+    "pin": _pin,
+    "explain": explain,
+    "collected": versions.stored,
+    "touched": _touched,
+}

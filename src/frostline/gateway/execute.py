@@ -239,6 +239,8 @@ class Executor:
         if len(found.references) == 1:
             self._plan_early(found, found.references[0].source, parameters)
         tables = self._pin([reference.source for reference in found.references])
+        if writes.reads_to_write(found.tokens):
+            self.view.touched.update(reference.source.table for reference in found.references)
         if len(found.references) == 1:
             source = found.references[0].source
             try:
@@ -325,6 +327,7 @@ class Executor:
                 hint="nothing was changed; REPEATABLE READ finds every conflict between writers",
                 sqlstate="0A000",
             )
+        self.view.touched.add(tables[found[0].source].id)
         return tables
 
     def _truncate(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:

@@ -67,6 +67,7 @@ class View:
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     benches: dict[int, Bench] = field(default_factory=dict)  # by table
     written: dict[int, Written] = field(default_factory=dict)  # by table
+    touched: set[int] = field(default_factory=set)  # tables that writes came to
     reading: bool = False  # cursors are open
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[tuple[Source, tuple[str, ...]], str | None] = field(default_factory=dict)
@@ -237,8 +238,8 @@ class View:
             self.deltas.give_back(self._shared.pop())
         for kept in (self.temp_tables, self._tables, self._deltas, self._changed, self.benches, self.written):
             kept.clear()
-        self._own.clear()
-        self._going_on.clear()
+        for gone in (self._own, self._going_on, self.touched):
+            gone.clear()
         if self.origin.pid is not None:
             _writers.discard(self.origin.pid)
         self._read = self._fixed = False

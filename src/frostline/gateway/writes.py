@@ -131,6 +131,12 @@ def returned(text: str, tokens: Sequence[Token]) -> tuple[str, ...] | None:
     return tuple(text[part[0].start : part[-1].end] for part in split(tokens[at + 1 :]) if part)
 
 
+def reads_to_write(tokens: Sequence[Token]) -> bool:
+    """Whether a SELECT begins an UPDATE or DELETE row by row; a user's own FOR UPDATE asks for no ctid."""
+    at = lexer.clause(tokens, "for")
+    return at is not None and tokens[at + 1].word("update") and any(token.word("ctid") for token in tokens[:at])
+
+
 def fields(items: Sequence[str]) -> tuple[Field, ...]:
     """A description for whoever reads the values by their place."""
     return tuple(Field(f"column{number}") for number in range(1, len(items) + 1))
