@@ -22,16 +22,8 @@ def query(dsn: str, sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_a_second_install_changes_nothing(database: str) -> None:
-    done = install.install(database)
-    assert done[:4] == [
-        "migration 001_registry.sql",
-        "extension postgres_fdw",
-        "the gateway's foreign server",
-        "migration 002_gateways.sql",
-    ]
-    numbers = [int(line.split()[1][:3]) for line in done[3:]]
-    assert numbers == list(range(2, 2 + len(numbers)))
-    assert len(numbers) >= 7
+    registry, *later = (f"migration {name}" for _, name, _ in install.migrations())
+    assert install.install(database) == [registry, "extension postgres_fdw", "the gateway's foreign server", *later]
     before = query(database, "SELECT * FROM frostline.installation"), query(database, "TABLE frostline.migrations")
     secret = query(database, "SELECT umoptions FROM pg_user_mappings")
     assert install.install(database) == []
