@@ -1,4 +1,4 @@
-"""The named queries of sql/queries.sql."""
+"""The named queries of sql/: queries.sql, and a file for each command that has many of its own."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from frostline.catalog.database import Connection
 
 @cache
 def _queries() -> dict[str, str]:
-    text = (resources.files("frostline.catalog") / "sql" / "queries.sql").read_text(encoding="utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)
-    return dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))
+    found: dict[str, str] = {}
+    for file in (resources.files("frostline.catalog") / "sql").iterdir():
+        if not file.name[:3].isdigit():  # those are migrations
+            parts = re.split(r"^-- name: (\w+)\n", file.read_text(encoding="utf-8"), flags=re.M)
+            found |= dict(zip(parts[1::2], (body.strip() for body in parts[2::2]), strict=True))
+    return found
 
 
 def rows(connection: Connection, name: str, /, **parameters: object) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import clean, demo, explain, options, settings, stack, tables
+from frostline.cli import assess, clean, demo, explain, options, settings, stack, tables
 from frostline.cli.common import Options, clear_errors
 
 
@@ -52,6 +52,7 @@ def global_options(
 
 # In the order of the help.
 demo.add_to(app)
+assess.add_to(app)
 tables.add_to(app)
 options.add_to(app)
 clean.add_to(app)

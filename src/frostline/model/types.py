@@ -28,6 +28,11 @@ class Storage:
     cannot_hold: str | None = None  # Postgres SQL, true for values Iceberg has no form for
 
     @property
+    def copied_anywhere(self) -> str:
+        """What an export copies, for a database without a registry."""
+        return _OUTPUT_INLINE if self.copied == _OUTPUT else self.copied
+
+    @property
     def native(self) -> bool:
         return self.family != "text form"
 
@@ -40,6 +45,8 @@ _INFINITE = "NOT isfinite({c})"
 _TOO_LATE = f"({_INFINITE} OR {{c}} >= '294247-01-01')"
 
 _OUTPUT = "frostline.output({c})"
+# The same where there is no registry, and so no function of ours.
+_OUTPUT_INLINE = "CASE WHEN {c} IS DISTINCT FROM NULL THEN pg_catalog.format('%s', {c}) END"
 TEXT_FORM = Storage("text form", "string", copied=_OUTPUT, export=_OUTPUT, text="{c}")
 _DECIMAL = Storage("numeric", "decimal", copied="{c}::text", cannot_hold="{c} = 'NaN'")
 

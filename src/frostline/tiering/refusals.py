@@ -28,8 +28,15 @@ def refusals(connection: Connection, oid: int, kind: str, *, cold_fk: str) -> li
     first = list(_partitioning(connection, oid, kind))
     if first:
         return first
-    found = [*_partitions(connection, oid), *_key(connection, oid), *_others(connection, oid, _IN_THE_WAY)]
-    return found + (list(_others(connection, oid, _GUARDS)) if cold_fk == "check" else [])
+    others = _OF_THE_REGISTRY + _IN_THE_WAY + _OF_THE_ROLE + (_GUARDS if cold_fk == "check" else ())
+    return [*_partitions(connection, oid), *_key(connection, oid), *_others(connection, oid, others)]
+
+
+def foreseen(connection: Connection, oid: int, kind: str) -> list[Objection]:
+    """The same for a table that is only looked at, partitioned or not, by whatever role, without a registry."""
+    first = list(_partitioning(connection, oid, kind))
+    found = [] if first else list(_partitions(connection, oid))
+    return [*first, *found, *_key(connection, oid), *_others(connection, oid, _IN_THE_WAY)]
 
 
 def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objection]:
@@ -95,8 +102,10 @@ def _key(connection: Connection, oid: int) -> Iterator[Objection]:
 
 
 # (query that lists what is in the way, reason, way out)
-_IN_THE_WAY = (
+_OF_THE_REGISTRY = (
     ("managed_relatives", "it belongs together with {}, which is registered", "leave it to that table"),
+)
+_IN_THE_WAY = (
     ("not_logged", "it is not an ordinary, logged table (persistence {})", "ALTER TABLE ... SET LOGGED"),
     ("of_type", "it is a typed table (OF {})", "ALTER TABLE ... NOT OF"),
     (
@@ -144,6 +153,9 @@ _IN_THE_WAY = (
         "publications ({}) send its updates under its own name, and without a primary key there it has no identity",
         "set publish_via_partition_root = false, or give it and every partition REPLICA IDENTITY FULL",
     ),
+)
+# What another role may be allowed to do.
+_OF_THE_ROLE = (
     (
         "forced_policies",
         "row security is forced on partitions ({}) and hides rows from this role",
