@@ -11,6 +11,8 @@ FrostlineError
  |   |- Interrupted    something outside stood in the way; a re-run goes on from here
  |   `- UnknownOutcome it may have happened: look before trying again
  `- QueryError         the gateway's answer to one statement, with its SQLSTATE
+
+Stopped is none of these: it ends what runs, as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -82,6 +84,10 @@ class Interrupted(OperationError):
 
 class UnknownOutcome(OperationError):
     """The step may or may not have happened; a re-run finds out."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The worker is to end, or leads no longer: what was done is kept, and the next one goes on from here."""
 
 
 class QueryError(FrostlineError):

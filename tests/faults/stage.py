@@ -25,7 +25,7 @@ from fix_commands import command, environment
 from fix_tiering import lake_directory
 from frostline import config
 from frostline.config import Settings
-from frostline.local import gateway_process, processes
+from frostline.local import processes
 from frostline.local import stack as local_stack
 from frostline.report import Silent
 
@@ -169,7 +169,7 @@ class Stage:
         if processes.Process.of(self.spark.pid) is None:
             self.spark.end()
             self.spark.begin()
-        if not gateway_process.running(self._own.local.dir):
+        if not local_stack.GATEWAY.running(self._own.local.dir):
             raise AssertionError("the gateway does not come back")
 
     @contextmanager

@@ -12,6 +12,7 @@ HELD_SCHEMA = "frostline held"  # the foreign table of versions that a gateway h
 DELTA_COLUMNS = ("_op", "_seq", "_prev")
 # Advisory locks, each with a table's id.
 LAKE_WRITER = 734_621_502  # of a session: one lake writer per table at a time
+WORKER = 734_621_504  # of a session, with 0: one worker per database works, others stand by
 FENCE = 734_621_503  # of a transaction: shared by cold writers, exclusive for whoever moves the table's snapshot
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,17 +14,28 @@ from typing import Annotated
 import psycopg
 import typer
 from psycopg import pq
+from psycopg.rows import TupleRow
 from pydantic import SecretStr
+from rich.console import Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from frostline.cli.common import load_settings, output, report, require_dsn
-from frostline.config import S3, masked
-from frostline.errors import SetupError
-from frostline.local import artifacts, gateway_process, stack
+from frostline.config import S3, Settings, masked
+from frostline.errors import FrostlineError, SetupError
+from frostline.local import artifacts, background, stack
 from frostline.local.stack import Stack
 
 PANEL = "The embedded stack"
+NOTHING_MANAGED = Text("No table is managed yet; `frostline register SCHEMA.TABLE` makes one")
+_WATCH_SECONDS = 2.0
+_WORKERS = """
+SELECT format('%s, pid %s', host, pid) AS worker, CASE WHEN leader THEN 'leads' ELSE 'stands by' END AS role,
+       coalesce(doing, 'waits for its next round') AS doing,
+       date_trunc('second', clock_timestamp() - heartbeat)::text AS "last heartbeat"
+FROM frostline.workers ORDER BY leader DESC, started_at
+"""
 Directory = Annotated[str, typer.Option("--dir", metavar="DIR", help="The stack's directory.", show_default=False)]
 
 
@@ -40,10 +53,14 @@ def add_to(app: typer.Typer) -> None:
     app.command("fetch", rich_help_panel=PANEL)(fetch)
 
 
-def up(context: typer.Context, directory: Directory = "") -> None:
-    """Start Postgres and the gateway in the background (with --dsn: only the gateway, for your own Postgres)."""
+def up(
+    context: typer.Context,
+    directory: Directory = "",
+    worker: Annotated[bool, typer.Option(help="Start the worker too, which looks after your tables.")] = True,
+) -> None:
+    """Start Postgres, the gateway and the worker in the background (with --dsn: not Postgres, but for your own)."""
     _choose_directory(context, directory)
-    running = stack.up(load_settings(context, with_stack=False), report())
+    running = stack.up(load_settings(context, with_stack=False), report(), worker=worker)
     _print_services(running)
     console = output()
     console.print(Text(f"\n{running.dsn}" if not running.external else ""), soft_wrap=True)
@@ -58,17 +75,50 @@ def down(context: typer.Context, directory: Directory = "") -> None:
         report().line(f"Nothing is running in {settings.local.dir}")
 
 
-def status(context: typer.Context, directory: Directory = "") -> None:
-    """Show what runs where, the lake's size, and the managed tables."""
+def status(
+    context: typer.Context,
+    directory: Directory = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Again every two seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Show what runs where, the lake's size, the managed tables, and what the worker does."""
     _choose_directory(context, directory)
+    if watch:
+        _watch(context)
+        return
     settings = load_settings(context)
     running = stack.state(settings)
     if running is None:
         report().line(f"Nothing is running in {settings.local.dir}; `frostline up` starts it")
-    else:
-        _print_services(running)
+    console = output()
+    for part in _status(settings, running):
+        if part is NOTHING_MANAGED:
+            report().line(part.plain)
+        else:
+            console.print(part, soft_wrap=True)
+
+
+def _watch(context: typer.Context) -> None:
+    """On a terminal one picture that changes, elsewhere one after the other."""
+    console = output()
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            try:
+                settings = load_settings(context)
+                shown = Group(*_status(settings, stack.state(settings)))
+            except (psycopg.Error, FrostlineError) as error:
+                shown = Group(Text(str(error), style="bold red"))
+            if console.is_terminal:
+                live.update(shown, refresh=True)
+            else:
+                console.print(shown)
+            time.sleep(_WATCH_SECONDS)
+
+
+def _status(settings: Settings, running: Stack | None) -> Iterator[Table | Text]:
+    if running is not None:
+        yield _services(running)
     if settings.dsn.get_secret_value():
-        _print_tables(settings.dsn.get_secret_value())
+        yield from _tables(settings.dsn.get_secret_value())
 
 
 def dsn(context: typer.Context, directory: Directory = "") -> None:
@@ -104,7 +154,7 @@ def gateway(
     def ready(host: str, port: int) -> None:
         report().line(f"The gateway listens on {host}:{port}")
         if ready_file is not None:
-            gateway_process.write_ready(ready_file, host, port)
+            background.write_ready(ready_file, host, port)
 
     serve(settings, ready=ready)
 
@@ -121,8 +171,12 @@ def _choose_directory(context: typer.Context, directory: str) -> None:
 
 
 def _print_services(running: Stack) -> None:
+    output().print(_services(running), soft_wrap=True)
+
+
+def _services(running: Stack) -> Table:
     table = Table("", "pid", "address", "up for", "log", box=None, pad_edge=False, header_style="bold")
-    for name in ("Postgres", "gateway"):
+    for name in ("Postgres", "gateway", "worker"):
         service = running.service(name)
         if service is not None:
             age = str(datetime.now(UTC).replace(microsecond=0) - service.since.replace(microsecond=0))
@@ -130,27 +184,34 @@ def _print_services(running: Stack) -> None:
         elif name == "Postgres" and running.external:
             table.add_row(name, "", Text(masked(SecretStr(running.dsn))), "", "")
         else:
-            table.add_row(name, Text("down", style="bold red"), "", "", "`frostline up` starts it")
+            style = "bold red" if name != "worker" else "yellow"  # without it rows stay where they are
+            table.add_row(name, Text("down", style=style), "", "", "`frostline up` starts it")
     table.add_row("lake", "", Text(running.warehouse), "", _size(running.warehouse))
-    output().print(table, soft_wrap=True)
+    return table
 
 
-def _print_tables(postgres: str) -> None:
+def _tables(postgres: str) -> Iterator[Table | Text]:
     with psycopg.connect(postgres, connect_timeout=10, application_name="frostline status") as connection:
         if connection.execute("SELECT to_regclass('frostline.status')").fetchone() == (None,):
             return
-        cursor = connection.execute("SELECT * FROM frostline.status")
-        rows = cursor.fetchall()
-        columns = [column.name for column in cursor.description or ()]
-    if not rows:
-        report().line("No table is managed yet; `frostline register SCHEMA.TABLE` makes one")
-        return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
+        yield from _rows(connection, "SELECT * FROM frostline.status", NOTHING_MANAGED)
+        if connection.execute("SELECT to_regclass('frostline.failing')").fetchone() == (None,):
+            return  # of an older version
+        yield from _rows(connection, _WORKERS)
+        yield from _rows(connection, "SELECT * FROM frostline.failing")
+
+
+def _rows(connection: psycopg.Connection[TupleRow], query: str, nothing: Text | None = None) -> Iterator[Table | Text]:
+    """A query's rows below an empty line."""
+    cursor = connection.execute(query)
+    table = Table(*(c.name for c in cursor.description or ()), box=None, pad_edge=False, header_style="bold")
+    for row in cursor:
         table.add_row(*("" if value is None else Text(str(value)) for value in row))
-    console = output()
-    console.print()
-    console.print(table)
+    if table.row_count:
+        yield Text()
+        yield table
+    elif nothing is not None:
+        yield nothing
 
 
 def _size(warehouse: str) -> str:

@@ -24,7 +24,7 @@ from frostline.gateway.control import Control
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.execute import Executor
 from frostline.gateway.link import Link
-from frostline.gateway.metrics import Metrics, served
+from frostline.gateway.metrics import Metrics
 from frostline.gateway.origin import Origin
 from frostline.gateway.presence import Presence
 from frostline.gateway.rows import Cursors
@@ -33,6 +33,7 @@ from frostline.gateway.view import View
 from frostline.gateway.wire.stream import Disconnected, Stream
 from frostline.lake import files, storage
 from frostline.lake.engine import open_engine
+from frostline.metrics import served
 
 log = logging.getLogger(__name__)
 
@@ -247,7 +248,7 @@ class Gateway:
         self._metrics.gauge("cache", _caches)
         options = self._settings.gateway
         if options.metrics_port:
-            self._open.enter_context(served(self._metrics, options.listen, options.metrics_port))
+            self._open.enter_context(served(self._metrics, options.listen, options.metrics_port, "gateway"))
 
     def _failed(self, stream: Stream, error: Exception) -> None:
         self._metrics.add("errors_total", sqlstate=sqlstate(error))

@@ -1,11 +1,11 @@
-"""The embedded stack: Postgres and the gateway as background processes of one directory.
+"""The embedded stack: Postgres, the gateway and the worker as background processes of one directory.
 
 .frostline/
   stack.json        what was started where, with the password (only its owner can read it)
   postgres/data     the database (elsewhere when root's directory is closed to the server's user)
   lake/             the Iceberg tables
-  run/gateway.json  pid and start time of the gateway; gateway.ready: where it listens
-  logs/             postgres.log, gateway.log
+  run/              gateway.json: pid and start time of the gateway; gateway.ready: where it listens; so of the worker
+  logs/             postgres.log, gateway.log, worker.log
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from psycopg import sql
 from frostline.catalog.install import install
 from frostline.config import Settings
 from frostline.errors import StackError
-from frostline.local import gateway_process, processes, user
+from frostline.local import processes, user
 from frostline.local.artifacts import fetch
+from frostline.local.background import Background
 from frostline.local.ports import choose_port, free_port, port_is_free
 from frostline.local.postgres import SUPERUSER, Running, Server
 from frostline.report import Report
 
 DATABASE = "app"
+GATEWAY = Background("gateway", "gateway")
+WORKER = Background("worker", "run")
+_STOP_SECONDS = 15  # the gateway may have open sessions to close
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,10 @@ class Stack:
     def service(self, name: str) -> Service | None:
         return next((service for service in self.services if service.name == name), None)
 
-    @property
-    def complete(self) -> bool:
-        return len(self.services) == (1 if self.external else 2)
+    def complete(self, *, worker: bool = False) -> bool:
+        """Whether all runs that is to."""
+        wanted = ["gateway", *([] if self.external else ["Postgres"]), *(["worker"] if worker else [])]
+        return all(self.service(name) is not None for name in wanted)
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,14 @@ class Record:
         return Server(Path(self.home), Path(self.base))
 
 
-def up(settings: Settings, report: Report) -> Stack:
+def up(settings: Settings, report: Report, *, worker: bool = False) -> Stack:
     """Start what does not run yet. `settings` are the user's own, without what a running stack adds to them."""
     directory = settings.local.dir.expanduser().absolute()
     with _locked(directory, report):
         before = _state(directory)
         record = replace(Record.read(directory), warehouse=settings.warehouse, lake=_lake(settings))
         record = replace(record, external=_external(settings, record, before))
-        if before is not None and before.complete:
+        if before is not None and before.complete(worker=worker):
             report.line(f"The stack in {directory} is already running")
             return before
         try:
@@ -115,13 +120,15 @@ def up(settings: Settings, report: Report) -> Stack:
             record.write(directory)
             install(record.dsn)
             _start_gateway(settings, directory, record, report)
+            if worker:
+                _start_worker(settings, directory, record, report)
         except BaseException:
             # Failed or interrupted half-way: what was started just now does not stay behind. The data does.
             if before is None:
-                _stop(directory, report)
+                _stop(directory, report, 0)
             raise
         found = _state(directory)
-    if found is None or not found.complete:
+    if found is None or not found.complete(worker=worker):
         raise StackError(
             "the stack started and ended again at once",
             hint=f"the logs are in {directory / 'logs'}; `frostline up` starts it again",
@@ -130,12 +137,12 @@ def up(settings: Settings, report: Report) -> Stack:
 
 
 def down(settings: Settings, report: Report) -> bool:
-    """Stop the gateway, then Postgres; False when neither was running."""
+    """Stop the worker, the gateway, then Postgres; False when none was running."""
     directory = settings.local.dir.expanduser().absolute()
     if not directory.exists():
         return False
     with _locked(directory, report):
-        return _stop(directory, report)
+        return _stop(directory, report, settings.worker.grace)
 
 
 def state(settings: Settings) -> Stack | None:
@@ -175,16 +182,12 @@ def _state(directory: Path) -> Stack | None:
         record = replace(record, port=postgres.port)
         address = f"127.0.0.1:{postgres.port}"
         services.append(Service("Postgres", postgres.process.pid, address, postgres.since, record.server.log))
-    if (listening := gateway_process.running(directory)) is not None:
-        services.append(
-            Service(
-                "gateway",
-                listening.process.pid,
-                f"{listening.host}:{listening.port}",
-                listening.since,
-                gateway_process.log_file(directory),
+    for kind in (GATEWAY, WORKER):
+        if (listening := kind.running(directory)) is not None:
+            address = f"{listening.host}:{listening.port}" if listening.port else ""
+            services.append(
+                Service(kind.name, listening.process.pid, address, listening.since, kind.log_file(directory))
             )
-        )
     if not services:
         return None
     return Stack(directory, record.dsn, bool(record.external), record.warehouse, tuple(services))
@@ -271,21 +274,29 @@ def _create_database(record: Record) -> None:
 
 
 def _start_gateway(settings: Settings, directory: Path, record: Record, report: Report) -> None:
-    if gateway_process.running(directory) is not None:
+    if GATEWAY.running(directory) is not None:
         return
     listen = settings.gateway.listen
     port = choose_port("the gateway", "gateway.port", settings.gateway.port, record.gateway_port, report, listen)
     with report.step("Starting the gateway") as task:
-        started = gateway_process.start(settings, record.dsn, port, directory)
+        started = GATEWAY.start(settings, directory, {"dsn": record.dsn, "gateway.port": str(port)})
         task.note = f"{started.host}:{started.port}"
     replace(record, gateway_port=started.port).write(directory)
 
 
-def _stop(directory: Path, report: Report) -> bool:
-    """The gateway first: Postgres would wait for its connections."""
-    stopped = gateway_process.stop(directory)
-    if stopped:
-        report.line("Stopped the gateway")
+def _start_worker(settings: Settings, directory: Path, record: Record, report: Report) -> None:
+    if WORKER.running(directory) is None:
+        with report.step("Starting the worker"):
+            WORKER.start(settings, directory, {"dsn": record.dsn})
+
+
+def _stop(directory: Path, report: Report, grace: float) -> bool:
+    """The worker first, for it works with both; then the gateway: Postgres would wait for its connections."""
+    stopped = False
+    for kind, patience in ((WORKER, grace + _STOP_SECONDS), (GATEWAY, _STOP_SECONDS)):
+        if kind.stop(directory, patience=patience):
+            report.line(f"Stopped the {kind.name}")
+            stopped = True
     record = Record.read(directory)
     if record.base and record.server.stop():
         report.line("Stopped Postgres")

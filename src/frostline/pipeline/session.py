@@ -112,6 +112,14 @@ def stop(session: SparkSession) -> None:
         SparkContext._jvm = None
 
 
+def alive(session: SparkSession) -> bool:
+    """Whether its JVM still answers."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
 def _catalog(settings: Settings) -> dict[str, str]:
     """Set at run time: as start-up options passwords and keys would stand in the process list."""
     prefix = f"spark.sql.catalog.{settings.lake.name}"

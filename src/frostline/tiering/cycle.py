@@ -6,7 +6,7 @@ wait, for the cold tier has no holes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from frostline.tiering.fold.run import Folded, fold
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.premake import premake
 
-_BUSY = "55P03"
+BUSY = "55P03"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +55,9 @@ class Round:
     before: str | None = None
 
 
+Outcomes = Generator[Outcome, None, None]
+
+
 def cycle(
     settings: Settings,
     names: Sequence[str],
@@ -74,16 +77,16 @@ def _named(settings: Settings, names: Sequence[str]) -> list[Managed]:
         return [registry.get(connection, name) for name in names] if names else registry.every(connection)
 
 
-def _table(shared: Round, managed: Managed) -> Iterator[Outcome]:
+def _table(shared: Round, managed: Managed) -> Outcomes:
     name = Identifier(managed.table.schema, managed.table.name).as_string(None)
-    for task in (_premake, _fold, _archive, _coalesce):
-        for outcome in task(shared, name):
+    for step in _COMMAND:
+        for outcome in STEPS[step](shared, name):
             yield replace(outcome, table=str(managed.table))
-            if outcome.error is not None and outcome.error.sqlstate == _BUSY:
+            if outcome.error is not None and outcome.error.sqlstate == BUSY:
                 return  # somebody else is at it, or in the way: the next round is soon enough
 
 
-def _premake(shared: Round, name: str) -> Iterator[Outcome]:
+def _premake(shared: Round, name: str) -> Outcomes:
     made: list[str] = []
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline premake") as connection:
@@ -93,17 +96,17 @@ def _premake(shared: Round, name: str) -> Iterator[Outcome]:
                     made.append(leaf)
                     shared.report.line(f"created {leaf}")
     except Exception as error:
-        yield Outcome(name, "future partitions", "failed", error=_told(error))
+        yield Outcome(name, "future partitions", "failed", error=told(error))
     yield from (Outcome(name, leaf, "created") for leaf in made)
 
 
-def _fold(shared: Round, name: str) -> Iterator[Outcome]:
+def _fold(shared: Round, name: str) -> Outcomes:
     """Before archiving, which would put a commit that an earlier fold did not live to record aside."""
     try:
         for one in fold(shared.settings, name, shared.report, shared.warm, always=False):
             yield Outcome(name, f"{one.versions:,} changes", "folded", folded=one)
     except Exception as error:
-        yield Outcome(name, "folding", "failed", error=_told(error))
+        yield Outcome(name, "folding", "failed", error=told(error))
 
 
 def folds(
@@ -120,23 +123,23 @@ def folds(
             try:
                 done = fold(settings, name, report, warm)
             except Exception as error:
-                found.append(Outcome(str(managed.table), "folding", "failed", error=_told(error)))
+                found.append(Outcome(str(managed.table), "folding", "failed", error=told(error)))
             else:
                 found += [Outcome(one.table, f"{one.versions:,} changes", "folded", folded=one) for one in done]
     return found
 
 
-def _archive(shared: Round, name: str) -> Iterator[Outcome]:
+def _archive(shared: Round, name: str) -> Outcomes:
     try:
         for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before):
             yield Outcome(name, str(one.leaf), "archived", one)
     except Exception as error:
         first, *others = _left(shared, name) or ["archive"]
-        yield Outcome(name, first, "failed", error=_told(error))
+        yield Outcome(name, first, "failed", error=told(error))
         yield from (Outcome(name, leaf, "waits") for leaf in others)
 
 
-def _coalesce(shared: Round, name: str) -> Iterator[Outcome]:
+def _coalesce(shared: Round, name: str) -> Outcomes:
     try:
         with connect(shared.settings.dsn.get_secret_value(), application="frostline coalesce") as connection:
             managed = registry.get(connection, name)
@@ -145,7 +148,7 @@ def _coalesce(shared: Round, name: str) -> Iterator[Outcome]:
                     shared.report.line(f"joined {len(group.parts)} periods to {managed.table.schema}.{group.name}")
                     yield Outcome(name, f"{managed.table.schema}.{group.name}", "joined")
     except Exception as error:
-        yield Outcome(name, "coalescing", "failed", error=_told(error))
+        yield Outcome(name, "coalescing", "failed", error=told(error))
 
 
 def _left(shared: Round, name: str) -> list[str]:
@@ -157,7 +160,7 @@ def _left(shared: Round, name: str) -> list[str]:
         return []
 
 
-def _told(error: Exception) -> FrostlineError:
+def told(error: Exception) -> FrostlineError:
     if isinstance(error, FrostlineError):
         return error
     if isinstance(error, psycopg.Error):
@@ -165,3 +168,14 @@ def _told(error: Exception) -> FrostlineError:
     told = OperationError(f"this is a fault in Frostline itself: {type(error).__name__}: {error}")
     told.__cause__ = error
     return told
+
+
+# In this order for every table; `frostline archive` does the first, the worker all of them.
+STEPS: dict[str, Callable[[Round, str], Outcomes]] = {
+    "premake": _premake,
+    "fold": _fold,
+    "archive": _archive,
+    "coalesce": _coalesce,
+}
+_COMMAND = ("premake", "fold", "archive", "coalesce")
+SLOW: frozenset[str] = frozenset()  # looked at every `maintenance.every` seconds

@@ -121,7 +121,7 @@ def only_writer(connection: Connection, managed: Managed) -> Iterator[Managed]:
         if time.monotonic() > deadline:
             raise OperationError(
                 f"another run is archiving or folding {managed.table}; nothing was changed",
-                hint="`frostline status` shows how far it is",
+                hint="is it the worker? `frostline status` shows how far it is",
                 sqlstate="55P03",
             )
         time.sleep(0.05)

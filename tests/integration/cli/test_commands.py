@@ -139,4 +139,4 @@ def test_output_that_nobody_reads_is_no_fault(here: tuple[str, str], stack: Stac
         assert run.stderr is not None
         run.stdout.close()
         assert "Traceback" not in run.stderr.read()
-    assert stack.complete
+    assert stack.complete()

@@ -176,13 +176,24 @@ def test_up_after_postgres_was_killed_starts_it_again(own: Settings, report: Rep
     assert pid(second, "Postgres") != pid(first, "Postgres")
 
 
-def test_up_after_the_gateway_was_killed_starts_only_that(own: Settings, report: Report) -> None:
+def test_up_after_the_gateway_was_killed_starts_only_that_and_the_worker_when_asked(
+    own: Settings, report: Report
+) -> None:
     first = stack.up(own, report)
+    assert first.service("worker") is None
     kill(pid(first, "gateway"))
-    second = stack.up(own, report)
+    second = stack.up(own, report, worker=True)
     assert pid(second, "Postgres") == pid(first, "Postgres")
     assert pid(second, "gateway") != pid(first, "gateway")
     assert port(second, "gateway") == port(first, "gateway")
+    assert stack.up(own, report, worker=True) == stack.up(own, report) == second
+    worker = Process.of(pid(second, "worker"))
+    assert worker is not None
+    lines = Lines()
+    assert stack.down(own, lines) is True
+    assert lines.said == ["Stopped the worker", "Stopped the gateway", "Stopped Postgres"]
+    assert not worker.alive
+    assert "the worker ends" in (own.local.dir / "logs" / "worker.log").read_text()
 
 
 def test_down_after_both_were_killed_has_nothing_to_do(own: Settings, report: Report) -> None:
@@ -270,7 +281,7 @@ def test_data_whose_password_is_lost_is_refused_and_kept(own: Settings, report: 
     with pytest.raises(StackError, match=r"stack\.json, with the password, is gone; nothing was changed"):
         stack.up(own, report)
     hidden.rename(own.local.dir / "stack.json")
-    assert stack.up(own, report).complete
+    assert stack.up(own, report).complete()
 
 
 def test_two_ups_at_once_make_one_stack(own: Settings) -> None:
@@ -283,7 +294,7 @@ def test_two_ups_at_once_make_one_stack(own: Settings) -> None:
     assert [run.wait(120) for run in runs] == [0, 0]
     found = stack.state(own)
     assert found is not None
-    assert found.complete
+    assert found.complete()
 
 
 @pytest.mark.parametrize(
@@ -311,7 +322,7 @@ def test_an_interrupted_up_leaves_nothing_running(
         str(own.local.dir)
         not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     )
-    assert stack.up(own, report).complete
+    assert stack.up(own, report).complete()
 
 
 def test_up_killed_outright_can_be_taken_down(own: Settings, report: Report) -> None:

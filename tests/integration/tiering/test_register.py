@@ -150,7 +150,7 @@ def test_a_table_that_does_not_exist(world: World) -> None:
 @pytest.mark.parametrize("hot", ["soon", "-3 months", "0", ""])
 def test_a_hot_period_that_is_none(world: World, hot: str) -> None:
     world.run(TABLE)
-    with pytest.raises(ConfigError, match="hot = '.*' is not allowed"):
+    with pytest.raises(ConfigError, match=r"hot = '.*' is not allowed"):
         world.register("public.events", hot)
 
 

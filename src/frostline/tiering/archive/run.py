@@ -11,10 +11,11 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import FrostlineError, Interrupted
+from frostline.errors import FrostlineError, Interrupted, Stopped
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
+from frostline.pipeline.session import alive
 from frostline.report import Report
 from frostline.tiering import clean, ddl, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
@@ -48,12 +49,21 @@ class Warm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.stop()
 
     def session(self) -> SparkSession:
         if self._session is None:
             self._session = self._stack.enter_context(self._start())
         return self._session
+
+    def check(self) -> None:
+        """Let go of a Spark that has died: the next who needs one gets another."""
+        if self._session is not None and not alive(self._session):
+            self.stop()
+
+    def stop(self) -> None:
+        self._session = None
+        self._stack.close()
 
 
 def archive(
@@ -117,7 +127,7 @@ def _one(
             with steps.step(connection, operation, 4, "swap"):
                 swap.swap(connection, operation, snapshot)
             progress.advance()
-        except Interrupted:
+        except (Interrupted, Stopped):
             raise  # capture and copy are kept: the next run goes on with them
         except (Exception, KeyboardInterrupt):
             # Before the swap the leaf is still the truth. (After a crash the next run does the same.)

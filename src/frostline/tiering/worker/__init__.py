@@ -1,0 +1,1 @@
+"""The worker: `frostline run` looks after every registered table, round after round."""

@@ -1,0 +1,129 @@
+"""One round over all tables: every step of every table in its turn, but for those that failed and are to wait."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+from frostline.catalog import workers
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.workers import State
+from frostline.config import Settings
+from frostline.errors import FrostlineError
+from frostline.tiering import cycle
+from frostline.tiering.cycle import BUSY, Outcome, Round
+from frostline.tiering.worker.leader import Lead
+from frostline.tiering.worker.metrics import Metrics
+from frostline.tiering.worker.signals import Signals
+
+log = logging.getLogger(__name__)
+_NEVER = State(0, waits=False, age=None)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every round needs."""
+
+    shared: Round
+    lead: Lead
+    signals: Signals
+    metrics: Metrics
+
+    @property
+    def settings(self) -> Settings:
+        return self.shared.settings
+
+    @property
+    def goes_on(self) -> bool:
+        return self.lead.leads and not self.signals.stopping
+
+
+def play(job: Job) -> int:
+    """One round; returns how many steps failed."""
+    failures = 0
+    with connect(job.settings.dsn.get_secret_value(), application="frostline worker") as connection:
+        tables = connection.execute(
+            "SELECT t.id, t.relation::text FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation ORDER BY t.id"
+        ).fetchall()
+        for id_, name in tables:
+            known = workers.states(connection)
+            for step in cycle.STEPS:
+                state = known.get((id_, step), _NEVER)
+                if state.waits or not _due(job.settings, step, state):
+                    continue
+                if not job.goes_on:
+                    return failures
+                error = _step(job, step, name)
+                if not job.lead.leads:
+                    return failures  # whatever it says, somebody else is to judge
+                if error is not None and error.sqlstate == BUSY:
+                    log.info("%s is at work elsewhere: the next round is soon enough", name)
+                    break
+                failures += error is not None
+                _remember(connection, job, (id_, name, step), state, error)
+    job.metrics.round()
+    return failures
+
+
+def _due(settings: Settings, step: str, state: State) -> bool:
+    """Steps that look at many files take their time."""
+    return step not in cycle.SLOW or state.age is None or state.age >= settings.maintenance.every
+
+
+def _step(job: Job, step: str, name: str) -> FrostlineError | None:
+    """Run one step to its end; what failed, if anything did."""
+    job.lead.doing = f"{step} of {name}"
+    started, outcomes = time.monotonic(), list[Outcome]()
+    try:
+        if job.signals.begin():
+            with job.metrics.timed(step), closing(cycle.STEPS[step](job.shared, name)) as steps:
+                for outcome in steps:
+                    outcomes.append(outcome)
+                    if not job.goes_on:
+                        break  # between two periods
+    finally:
+        job.signals.end()
+        job.lead.doing = None
+    for outcome in outcomes:
+        if outcome.error is None and outcome.state != "waits":
+            job.metrics.add("steps_total", table=name, step=step)
+            log.info("%s: %s %s", name, outcome.what, outcome.state, extra={"fields": _fields(outcome, name, step)})
+    if outcomes:
+        took = round(time.monotonic() - started, 3)
+        log.info("%s of %s ended", step, name, extra={"fields": {"table": name, "step": step, "seconds": took}})
+    return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+
+
+def _fields(outcome: Outcome, table: str, step: str) -> dict[str, object]:
+    done = outcome.archived or outcome.folded
+    figures = asdict(done) if done is not None else {}
+    kept = {key: value for key, value in figures.items() if isinstance(value, int | float)}
+    return {"table": table, "step": step, "what": outcome.what, "state": outcome.state, **kept}
+
+
+def _remember(
+    connection: Connection, job: Job, what: tuple[int, str, str], state: State, error: FrostlineError | None
+) -> None:
+    """Failures, so that the next worker waits as long; that a step is well again; when a slow one was done."""
+    id_, name, step = what
+    if error is None:
+        if state.failures or step in cycle.SLOW:
+            workers.done(connection, id_, step)
+        return
+    job.shared.warm.check()
+    job.metrics.add("failures_total", table=name, step=step)
+    limits = job.settings.worker
+    count, pause = workers.failed(
+        connection,
+        id_,
+        step,
+        str(error),
+        first=min(limits.interval, limits.longest_pause),
+        longest=limits.longest_pause,
+        jitter=random.uniform(0.75, 1.25),
+    )
+    fields = {"table": name, "step": step, "failures": count, "retry_in": round(pause, 1), "detail": error.detail}
+    log.error("%s of %s failed: %s", step, name, error.message, extra={"fields": fields})

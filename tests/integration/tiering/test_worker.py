@@ -1,0 +1,256 @@
+"""The worker: every table in its turn, one leader, a clean end, and nothing lost whatever it is stopped by."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from fix_commands import command, environment
+from fix_tiering import World, new_world
+from frostline import config
+from frostline.catalog.database import connect
+from frostline.catalog.install import install
+from frostline.config import Settings
+from frostline.errors import OperationError
+from frostline.local.ports import free_port
+from frostline.report import Silent
+from frostline.tiering import register
+from frostline.tiering.worker.run import run
+from integration.tiering.test_fold import at
+
+MONTHS = """
+CREATE TABLE public.{0} (id bigint, ts timestamptz NOT NULL, v timestamptz, PRIMARY KEY (id, ts))
+PARTITION BY RANGE (ts);
+CREATE TABLE public.{0}_2020_01 PARTITION OF public.{0} FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE public.{0}_2020_02 PARTITION OF public.{0} FOR VALUES FROM ('2020-02-01') TO ('2020-03-01');
+INSERT INTO public.{0}
+SELECT i, timestamptz '2020-01-01' + i * interval '1 day', '2020-01-01' FROM generate_series(0, 49) i;
+"""
+# The session that leads.
+HOLDER = """
+SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+WHERE l.locktype = 'advisory' AND l.objid = 0 AND d.datname = current_database()
+"""
+
+
+@pytest.fixture(scope="module")
+def busy(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two tables, one of which cannot be archived yet."""
+    with new_world(dsn, spark, tmp_path_factory.mktemp("worker"), {"worker.grace": "0.2"}) as world:
+        world.run(MONTHS.format("bad") + MONTHS.format("good"))
+        world.run("UPDATE public.bad SET v = 'infinity' WHERE id = 3")
+        for name in ("bad", "good"):
+            world.register(f"public.{name}", "1 year")
+        yield world
+
+
+def rows(world: World, table: str) -> list[tuple[Any, ...]]:
+    return world.run(f"SELECT r::text FROM public.{table} r ORDER BY 1")
+
+
+def cold(world: World, table: str) -> int:
+    [(count,)] = world.run(
+        f"SELECT count(*) FROM frostline.periods p JOIN frostline.tables t ON t.id = p.table_id"
+        f" WHERE t.relation = 'public.{table}'::regclass AND p.lower IS NOT NULL"
+    )
+    return int(count)
+
+
+def once(world: World) -> int:
+    return run(world.settings, Silent(), world.spark_here, once=True)
+
+
+def test_it_is_stopped_in_the_middle_and_the_next_one_goes_on(busy: World, tmp_path: Path) -> None:
+    """By a signal after its grace, and by the loss of its session: the leaf is the truth until the swap."""
+    before = rows(busy, "good")
+
+    def terminated(point: str) -> None:
+        if point == "export.written":
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)  # longer than its grace: the main thread waits for our answer, and is not to get it
+
+    with at(tmp_path, terminated) as seen:
+        once(busy)
+    assert "export.commit" not in seen
+    assert (rows(busy, "good"), cold(busy, "good")) == (before, 0)
+    assert busy.run(
+        "SELECT state, captured IS NOT NULL FROM frostline.operations WHERE leaf = 'public.good_2020_01'"
+    ) == [("failed", True)]
+
+    def cut_off(point: str) -> None:
+        if point == "export.written":
+            [(holder,)] = busy.run(HOLDER)
+            assert busy.run(f"SELECT pg_terminate_backend({holder})") == [(True,)]
+            time.sleep(3)
+
+    with at(tmp_path, cut_off) as seen:
+        once(busy)
+    assert "export.commit" not in seen
+    assert (rows(busy, "good"), cold(busy, "good")) == (before, 0)
+    assert busy.run("SELECT count(*) FROM frostline.operations WHERE leaf = 'public.good_2020_01'") == [(1,)]
+    busy.run("UPDATE public.good SET v = 'epoch' WHERE id = 7")  # captured, for the triggers still stand
+    expected = rows(busy, "good")
+    assert once(busy) == 0  # what failed waits
+    assert (rows(busy, "good"), cold(busy, "good")) == (expected, 2)
+    assert busy.run("SELECT id, state FROM frostline.operations WHERE leaf = 'public.good_2020_01'") == [(2, "done")]
+
+
+def test_what_fails_waits_longer_each_time_and_keeps_nobody_waiting(busy: World) -> None:
+    shown = 'SELECT "table", step, failures FROM frostline.failing'
+    assert busy.run(shown) == [("bad", "archive", 1)]
+    for failures in (2, 3, 4):
+        busy.run("UPDATE frostline.upkeep SET retry_at = now()")
+        assert once(busy) == 1
+        [(pause, error)] = busy.run("SELECT extract(epoch FROM retry_at - now()), error FROM frostline.upkeep")
+        assert 0.7 * 60 * 2 ** (failures - 1) < pause < 1.3 * 60 * 2 ** (failures - 1)
+        assert "Iceberg has no form for" in error
+    assert busy.run(shown) == [("bad", "archive", 4)]
+    assert once(busy) == 0
+    assert [cold(busy, table) for table in ("bad", "good")] == [0, 2]
+    busy.run("UPDATE public.bad SET v = NULL WHERE id = 3; UPDATE frostline.upkeep SET retry_at = now()")
+    before = rows(busy, "bad")
+    assert once(busy) == 0
+    assert busy.run(shown) == []
+    assert (rows(busy, "bad"), cold(busy, "bad")) == (before, 2)
+    # Future partitions of both were made in the first round.
+    assert busy.run("SELECT count(*) FROM pg_inherits WHERE inhparent = 'public.bad_hot'::regclass") == [(3,)]
+
+
+@pytest.fixture
+def quiet(database: str) -> str:
+    """A database with a table that has nothing to archive: no Spark is needed."""
+    install(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(MONTHS.format("events"))
+    with connect(database) as connection:
+        register.register(connection, "public.events", "100 years")
+    return database
+
+
+@contextmanager
+def worker(dsn: str, *arguments: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command("--dsn", dsn, "run", "--interval", "1s", "--log-format", "json", *arguments),
+        env=environment(env),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    """What it logged until its end."""
+    assert process.stderr is not None
+    return [json.loads(line) for line in process.stderr.read().splitlines()]
+
+
+def query(dsn: str, text: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(text).fetchall()
+
+
+def metrics(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def test_one_leads_and_another_takes_over(quiet: str) -> None:
+    port = free_port()
+    leader = "SELECT pid FROM frostline.workers WHERE leader AND heartbeat > now() - interval '20 seconds'"
+    with worker(quiet, "--metrics-port", str(port)) as first:
+        wait_for(lambda: query(quiet, leader) == [(first.pid,)])
+        with pytest.raises(OperationError, match="another worker leads"):
+            run(_settings(quiet), Silent(), _no_spark, once=True)
+        with worker(quiet) as second:
+            wait_for(lambda: query(quiet, "SELECT count(*) FROM frostline.workers") == [(2,)])
+            wait_for(lambda: metrics(port).get("frostline_worker_rounds_total", 0) >= 2)
+            found = metrics(port)
+            assert found["frostline_worker_leader"] == 1
+            assert found['frostline_worker_backlog_periods{table="public.events"}'] == 0
+            assert found['frostline_worker_lag_seconds{table="public.events"}'] == 0
+            assert found['frostline_worker_step_seconds_count{step="premake"}'] >= 2
+            assert query(quiet, leader) == [(first.pid,)]
+            first.kill()
+            wait_for(lambda: query(quiet, leader + f" AND pid = {second.pid}"), 15)
+            # Its session is cut: it leads no longer, and again when nobody else does.
+            [(cut,)] = query(quiet, HOLDER)
+            assert query(quiet, f"SELECT pg_terminate_backend({cut})") == [(True,)]
+            wait_for(lambda: query(quiet, HOLDER) not in ([], [(cut,)]))
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(20) == 0
+            events = said(second)
+            messages = [event["message"] for event in events]
+            assert messages[:2] == ["another worker leads; standing by", "leading"]
+            assert any(message.startswith("the lead is lost") for message in messages)
+            assert messages[-1] == "the worker ends"
+            assert all(event["time"] and event["level"] in ("info", "warning") for event in events)
+            assert query(quiet, f"SELECT count(*) FROM frostline.workers WHERE pid = {second.pid}") == [(0,)]
+
+
+def test_the_first_signal_waits_for_the_step_and_the_second_does_not(quiet: str, tmp_path: Path) -> None:
+    path, held = str(tmp_path / "faults"), threading.Event()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        clients = []
+
+        def hold() -> None:
+            while True:
+                try:
+                    clients.append(listener.accept()[0])
+                except OSError:
+                    return
+                held.set()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        for grace, signals, code in (("0.1", 1, 0), ("600", 2, 128 + signal.SIGINT)):
+            held.clear()
+            with worker(quiet, FROSTLINE_FAULTS=path, FROSTLINE_WORKER_GRACE=grace) as process:
+                assert held.wait(30)
+                process.send_signal(signal.SIGINT)
+                if signals > 1:
+                    with pytest.raises(subprocess.TimeoutExpired):
+                        process.wait(1)
+                    process.send_signal(signal.SIGINT)
+                assert process.wait(20) == code
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for client in clients:
+            client.close()
+
+
+def _settings(dsn: str) -> Settings:
+    return config.load({"dsn": dsn}).settings
+
+
+def _no_spark() -> Any:
+    raise AssertionError("Spark was started for nothing")
