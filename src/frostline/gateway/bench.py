@@ -12,7 +12,7 @@ was first. Nothing is ever taken back here: after a rollback to a savepoint some
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg.sql import SQL, Composed, Identifier, Literal
@@ -54,6 +54,16 @@ class Batch:
     number: int
     rows: int
     of: Written
+    versions: tuple[Mapping[str, str | None], ...] = ()  # when they are known here
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a write came to, without the bench's tables; and the statements that put it there."""
+
+    write: Write
+    versions: tuple[Mapping[str, str | None], ...]
+    noted: tuple[str, ...]
 
 
 @dataclass
@@ -66,6 +76,8 @@ class Bench:
     made: bool = False
     indexed: bool = False
     counts: Counter[int] = field(default_factory=Counter)  # by write: how many rows it removed or added
+    quick: Made | None = None
+    deferred: list[str] = field(default_factory=list)  # what the tables lack; wanted once somebody looks at them
     _loaded: int = 0  # rows in `work`
 
     def __post_init__(self) -> None:
@@ -126,6 +138,11 @@ class Bench:
             SQL("CREATE INDEX ON {} ({})").format(table, self.key_names()).as_string(None)
             for table in (self.removed, self.versions)
         ]
+
+    def note(self, made: Made) -> None:
+        """A write that did not need the tables."""
+        self.quick = made
+        self.deferred += made.noted
 
     def tidy(self) -> list[str]:
         """Earlier statements are over: forget the rows they looked at once there are many."""

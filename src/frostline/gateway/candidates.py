@@ -25,6 +25,8 @@ class Load:
 
     number: int
     before: list[str]
+    columns: Sequence[ColdColumn] = ()
+    rows: Sequence[Sequence[str | None]] = ()  # a few: these columns, the primary key, the version
 
 
 def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Load | None:
@@ -59,8 +61,8 @@ def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batc
     second = batches.next()
     if second is None and first.num_rows <= FEW_ROWS:
         bench.loaded(first.num_rows)
-        rows = zip(*(column.to_pylist() for column in first.columns), strict=True)
-        return Load(number, [*before, f"INSERT INTO {target} VALUES {values(rows)}", *after])
+        rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+        return Load(number, [*before, f"INSERT INTO {target} VALUES {values(rows)}", *after], columns, rows)
     view.at_bench(bench, before)
     count = 0
     with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:

@@ -9,7 +9,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import encode, fallback, lexer, versions
+from frostline.gateway import encode, fallback, lexer, quick, versions
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates
 from frostline.gateway.names import Source
@@ -77,6 +77,9 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
     load = candidates(view, source, table, _known(statement, table, parameters))
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
+    quickly = quick.modify(view, statement, table, load, parameters) if load.rows else None
+    if quickly is not None:
+        return Done(quickly)
     own = _own(statement, LOAD) + SQL(" = {}").format(Literal(load.number))
     others = [(other.start, other.end, fallback.whole(view, other.source, tables)) for other in statement.others]
     return _worked(view, statement, table, own, parameters, load.before, others)
@@ -90,7 +93,8 @@ def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Par
 
 
 def _sets_keys(statement: Modify, table: ColdTable) -> bool:
-    return bool(statement.sets & {column.name for column in table.primary_key})
+    keys = {column.name for column in table.primary_key}
+    return any(name in keys for name, _, _ in statement.assignments)
 
 
 def _refuse_late_keys(view: View, bench: Bench, ctid: str | None) -> None:

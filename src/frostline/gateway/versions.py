@@ -17,7 +17,7 @@ from frostline import faults
 from frostline.catalog.cold import ColdColumn
 from frostline.errors import QueryError
 from frostline.gateway import lexer
-from frostline.gateway.bench import WRITE, Batch, Bench, Write, Written, names, numbers
+from frostline.gateway.bench import WRITE, Batch, Bench, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source
 from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
@@ -38,11 +38,14 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
         return FixedRows(_fields(tokens))
     bench = view.benches[table_id]
     if bench.pending is None or bench.pending.of is not written:
-        bench.pending = _netted(view, bench, written)
+        bench.pending = _known(view, bench, written) or _netted(view, bench, written)
     if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
         view.store(table_id, Written(written.writes, (), written.batches))
         return FixedRows(_fields(tokens))
     faults.reached("write.netted")
+    if bench.pending.versions:
+        fields = _fields(tokens)
+        return FixedRows(fields, [[row.get(field.name) for field in fields] for row in bench.pending.versions])
     rows = f"{bench.versions.as_string(None)} WHERE _batch = {bench.pending.number}"
     return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
 
@@ -90,6 +93,20 @@ def skip_duplicates(view: View, bench: Bench, write: Write) -> int:
         statements.append(SQL("DELETE FROM {} WHERE ctid = ANY ({}::tid[])").format(bench.added, Literal(found)))
     results = view.at_bench(bench, [statement.as_string(None) for statement in statements])
     return sum(result.command_tuples or 0 for result in results)
+
+
+def _known(view: View, bench: Bench, written: Written) -> Batch | None:
+    """The versions of a write that did not need the bench; its tables get them when they are looked at."""
+    made = bench.quick
+    if made is None or written.held != (made.write,):
+        return None
+    number = view.next_number()
+    found = tuple({**version, "_batch": str(number)} for version in made.versions)
+    columns = list(found[0])
+    names_ = SQL(", ").join(map(Identifier, columns)).as_string(None)
+    listed = values([version.get(column) for column in columns] for version in found)
+    bench.deferred.append(f"INSERT INTO {bench.versions.as_string(None)} ({names_}) VALUES {listed}")
+    return Batch(number, len(found), written, found)
 
 
 def _netted(view: View, bench: Bench, written: Written) -> Batch:

@@ -135,11 +135,12 @@ class View:
 
     def at_bench(self, bench: Bench, statements: Sequence[str]) -> list[PGresult]:
         """Results of statements that may use the bench's tables."""
-        if bench.made and not statements:
+        if bench.made and not statements and not bench.deferred:
             return []
-        creation = [*bench.creation(), *(indexing := bench.indexing())]
+        creation = [*bench.creation(), *(indexing := bench.indexing()), *bench.deferred]
         found = self.backing.batch([*creation, *statements])
         bench.made, bench.indexed = True, bench.indexed or bool(indexing)
+        bench.deferred.clear()
         return found[len(creation) :]
 
     def next_number(self) -> int:
@@ -196,6 +197,7 @@ class View:
         batches = self.written_of(table.id).batches
         if not batches:
             return delta
+        self.at_bench(self.benches[table.id], [])
         return sql.SQL("(SELECT {o} FROM {} UNION ALL SELECT {o} FROM {} WHERE _batch = ANY ({}::int[]))").format(
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
         )

@@ -25,7 +25,7 @@ class Modify:
     target: Reference
     alias: str | None
     others: tuple[Reference, ...]  # it reads
-    sets: frozenset[str]  # columns
+    assignments: tuple[tuple[str, int, int], ...]  # columns, and where the expressions are
     where: tuple[int, int] | None  # the condition, without its keyword
     end: int  # of all but RETURNING
     returning: tuple[str, ...] | None
@@ -72,7 +72,7 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         target,
         _alias(tokens, target),
         tuple(found[1:]),
-        _sets([token for token in tokens if "set" in spans and _inside(token, spans["set"])]),
+        _assignments([token for token in tokens if "set" in spans and _inside(token, spans["set"])]),
         where,
         spans["returning"][0] - len("returning") if "returning" in spans else len(text),
         returned(text, tokens),
@@ -92,8 +92,8 @@ def _alias(tokens: Sequence[Token], target: Reference) -> str | None:
     return following.text
 
 
-def _sets(tokens: Sequence[Token]) -> frozenset[str]:
-    return frozenset(part[0].text for part in split(tokens) if part)
+def _assignments(tokens: Sequence[Token]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((part[0].text, part[1].end, part[-1].end) for part in split(tokens) if part)
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,11 @@ def test_statements_that_are_sent_whole(direct: Pair) -> None:
             direct.same([statement])
 
 
+def test_transactions_of_statements_that_are_sent_whole(direct: Pair) -> None:
+    for script in SCRIPTS:
+        direct.same(script)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script[0][:40])
 def test_a_transaction(pair: Pair, script: list[str]) -> None:
     pair.same(script)

@@ -1,0 +1,156 @@
+"""A few cold rows changed without the bench: new values and constraints are one question to Postgres.
+
+What most programs do to an old row is to set some of its columns, or delete it, by its key. Making the bench's tables
+would take longer than all the rest. So the values are asked for in a SELECT, and the tables get what they would have
+noted only if somebody looks. Whatever is not plain, and whatever fails, takes the long way and gets its error there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.pq.abc import PGresult
+from psycopg.sql import SQL, Identifier
+
+from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.gateway import lexer
+from frostline.gateway.bench import PREV, WRITE, Bench, Made, Write, values
+from frostline.gateway.candidates import Load
+from frostline.gateway.translate import Parameters
+from frostline.gateway.view import View
+from frostline.gateway.writes import Modify
+
+# An assignment to one of these means the same as a cast, whatever its precision; a string too long would be cut.
+_ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
+
+_CONSTRAINTS = """
+SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
+WHERE c.conrelid = {t} AND c.contype = 'c' AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
+UNION ALL
+SELECT pg_catalog.format('%I IS NOT NULL', a.attname) FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
+"""
+# By connection and table: what the constraints were. Most likely they still are.
+_known: WeakKeyDictionary[object, dict[int, list[str]]] = WeakKeyDictionary()
+
+
+def modify(view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters) -> int | None:
+    """How many rows were changed; None: take the long way."""
+    bench = view.bench(table)
+    if view.written_of(table.id).held or not _plain(statement, table):
+        return None
+    try:
+        result = _asked(view, bench, statement, found, parameters)
+    except psycopg.OperationalError:  # cancelled, or Postgres is gone
+        raise
+    except psycopg.Error:
+        return None
+    if result is None or not result.ntuples:
+        return None if result is None else 0
+    write = view.note(table, statement.verb, statement.target.source)
+    bench.note(_made(bench, statement.verb, found.columns, result, write))
+    bench.counts[write.number] += result.ntuples
+    return result.ntuples
+
+
+def _plain(statement: Modify, table: ColdTable) -> bool:
+    if statement.others or statement.alias is not None or statement.returning is not None or statement.where is None:
+        return False
+    if any(column.generated or column.lake_name is None for column in table.columns.values()):
+        return False
+    set_ = [table.columns.get(name) for name, _, _ in statement.assignments]
+    return all(column is not None and _castable(column) and column not in table.primary_key for column in set_)
+
+
+def _castable(column: ColdColumn) -> bool:
+    return not column.domain and (column.typmod == -1 or column.typname in _ROUNDED)
+
+
+def _asked(view: View, bench: Bench, statement: Modify, found: Load, parameters: Parameters) -> PGresult | None:
+    """New rows, with the version each replaces, and its own; None: one of them must not be."""
+    relation = lexer.quoted(Identifier(bench.table.schema, bench.table.name).as_string(None)) + "::pg_catalog.regclass"
+    known = _known.setdefault(view.backing.connection, {})
+    for _ in range(2):
+        assumed = known.get(bench.table.id, [])
+        listed, rows = view.backing.batch(
+            [_CONSTRAINTS.format(t=relation), _question(bench, statement, found, parameters, assumed)]
+        )
+        known[bench.table.id] = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
+        if known[bench.table.id] == assumed:
+            last = rows.nfields - 1
+            return rows if all(rows.get_value(at, last) == b"t" for at in range(rows.ntuples)) else None
+    return None
+
+
+def _question(bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[str]) -> str:
+    columns, prev = found.columns, PREV.as_string(None)
+    inserted = lexer.values(statement.tokens, parameters)
+    version = len(columns) + len(bench.key)  # its place
+    listed = values([*row[: len(columns)], row[version]] for row in found.rows)
+    places = [f"c{at}" for at in range(len(columns))]
+    old = ", ".join(_typed(column, f"v.{place}") for place, column in zip(places, columns, strict=True))
+    given = {name: _spliced(statement.text, span, inserted) for name, *span in statement.assignments}
+    new = ", ".join(_typed(c, given[c.name]) if c.name in given else _name(c) for c in columns)
+    start, end = statement.where or (0, 0)
+    where = _spliced(statement.text, (start, min(end, statement.end)), inserted)
+    return (
+        f"SELECT {', '.join(map(_name, columns))}, {prev}, pg_catalog.nextval('frostline.version'),"
+        f" {' AND '.join(_allowed(statement, columns, constraints))}"
+        f" FROM (SELECT {new}, {prev}"
+        f" FROM (SELECT {old}, v.p::bigint AS {prev} FROM (VALUES {listed}) v ({', '.join(places)}, p)) o"
+        f" WHERE {where}) n"
+    )
+
+
+def _allowed(statement: Modify, columns: Sequence[ColdColumn], constraints: Sequence[str]) -> Iterator[str]:
+    yield "true"
+    if statement.verb == "UPDATE":
+        yield from (f"(({constraint}) IS NOT FALSE)" for constraint in constraints)
+        for column in columns:
+            if column.storage.cannot_hold is not None:
+                yield f"(({column.storage.cannot_hold.replace('{c}', _name(column))}) IS NOT TRUE)"
+
+
+def _spliced(text: str, span: Sequence[int], changes: Sequence[tuple[int, int, str]]) -> str:
+    start, end = span
+    inside = [(a - start, b - start, new) for a, b, new in changes if start <= a and b <= end]
+    return lexer.splice(text[start:end], inside)
+
+
+def _typed(column: ColdColumn, value: str) -> str:
+    collated = "" if column.collation is None else f" COLLATE {Identifier(*column.collation).as_string(None)}"
+    return f"CAST({value} AS {column.type}){collated} AS {_name(column)}"
+
+
+def _name(column: ColdColumn) -> str:
+    return Identifier(column.name).as_string(None)
+
+
+def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresult, write: Write) -> Made:
+    """The versions, and what the bench would have noted."""
+    width = len(columns)
+    rows = [
+        [None if (value := result.get_value(at, place)) is None else value.decode() for place in range(width + 2)]
+        for at in range(result.ntuples)
+    ]
+    key = [columns.index(column) for column in bench.key]
+    names = [column.name for column in columns]
+    removed = SQL("{} ({}, {}, {})").format(bench.removed, bench.key_names(), PREV, WRITE).as_string(None)
+    lost = values([*(row[at] for at in key), row[width], str(write.number)] for row in rows)
+    noted = [f"INSERT INTO {removed} VALUES {lost}"]
+    kept = range(width) if verb == "UPDATE" else key
+    if verb == "UPDATE":
+        added = SQL("{} ({}, {})").format(bench.added, SQL(", ").join(map(Identifier, names)), WRITE).as_string(None)
+        noted.append(f"INSERT INTO {added} VALUES {values([*row[:width], str(write.number)] for row in rows)}")
+    versions = tuple(
+        {
+            **{names[at]: row[at] for at in kept},
+            "_op": "U" if verb == "UPDATE" else "T",
+            "_prev": row[width],
+            "_seq": row[width + 1],
+        }
+        for row in rows
+    )
+    return Made(write, versions, tuple(noted))
