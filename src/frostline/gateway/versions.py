@@ -301,10 +301,11 @@ def _in_the_lake(view: View, bench: Bench, rows: Sequence[tuple[object, ...]]) -
     table = bench.table
     if not rows or table.snapshot_id is None:
         return []
-    bounds = [bound for bound in (parse_bound(str(row[-1])) for row in rows) if bound is not None]
-    highest = max(bounds)
+    lowest, highest = (parse_bound(str(row[-1])) for row in (rows[0], rows[-1]))  # they are sorted
+    if lowest is None or highest is None:
+        raise AssertionError
     beyond = Bound(highest.text, highest.order + _UNIT.get(table.key.typname, 1))
-    source = Source(table.id, Range(min(bounds), beyond), lake_only=True)
+    source = Source(table.id, Range(lowest, beyond), lake_only=True)
     scan = cold_rows(view, source, table, set(bench.key))
     if scan.empty:
         return []
