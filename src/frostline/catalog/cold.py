@@ -64,6 +64,7 @@ class ColdTable:
     primary_key: tuple[ColdColumn, ...]
     columns: Mapping[str, ColdColumn]
     upserts: bool = False  # an INSERT of a key that is there replaces the row
+    retained: Bound | None = None  # rows below it are not kept
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -102,7 +103,7 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
        CASE WHEN $2 IS NULL THEN t.metadata_location ELSE o.metadata_location END
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
-       $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates,
+       $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates, t.retained_from,
        array_to_json(ARRAY(SELECT ha.attname::text
              FROM pg_catalog.pg_index i
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
@@ -255,6 +256,7 @@ def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTabl
         primary_key=tuple(by_name[name] for name in json.loads(row["primary_key"] or "[]")),
         columns=by_name,
         upserts=row["cold_duplicates"] == "upsert",
+        retained=parse_bound(row["retained_from"]) if row["retained_from"] is not None else None,
     )
 
 

@@ -17,6 +17,7 @@ from frostline.model.tables import Table
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
+VERSION = "stores cold rows, version 2"  # its comment; functions of an older one are made anew by `frostline init`
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def create(
         _store(table, id_, hot, references),
         # Whoever could call it before the trigger does would pass by what the trigger knows of policies.
         SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(Identifier(f"store_{id_}")),
+        SQL("COMMENT ON FUNCTION frostline.{}(oid, bool) IS {}").format(Identifier(f"store_{id_}"), Literal(VERSION)),
         _trigger_function(id_, connections),
     ]
 
@@ -156,6 +158,8 @@ DECLARE
   said text;  -- a constant to the planner, so that it travels
   computed_at text;
   current_snapshot text;
+  retained text;
+  lowest {key_type};
 BEGIN
   WITH held AS MATERIALIZED (SELECT * FROM {held}),
   kept AS (
@@ -166,8 +170,8 @@ BEGIN
     INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
   ){passing}
   SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
-    count(*) FILTER (WHERE held._op <> 'T')
-  INTO found_rows, kept_rows, found_batch, new_rows
+    count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T')
+  INTO found_rows, kept_rows, found_batch, new_rows, lowest
   FROM held;
   IF found_rows = 0 THEN
     RETURN;
@@ -190,10 +194,18 @@ BEGIN
   -- Whoever changes the lake waits for us from here on, so the snapshot stays what it is until we commit.
   PERFORM pg_advisory_xact_lock_shared({fence}, {id});
   IF current_setting('transaction_isolation') = 'read committed' THEN
-    SELECT coalesce(t.snapshot_id::text, '-') INTO current_snapshot FROM frostline.tables t WHERE t.id = {id};
+    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from INTO current_snapshot, retained
+    FROM frostline.tables t WHERE t.id = {id};
   ELSE
     -- A plain read would be of our own, older snapshot.
-    SELECT coalesce(t.snapshot_id::text, '-') INTO current_snapshot FROM frostline.tables t WHERE t.id = {id} FOR SHARE;
+    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from INTO current_snapshot, retained
+    FROM frostline.tables t WHERE t.id = {id} FOR SHARE;
+  END IF;
+  IF lowest < retained::{key_type} THEN
+    RAISE EXCEPTION USING ERRCODE = '23514',
+      MESSAGE = format({too_old}, retained),
+      DETAIL = format('A row has %s.', lowest),
+      HINT = 'Nothing was changed. Rows that old are removed: the table''s option "retention" says when.';
   END IF;
   said := format('%s %s %s', {id}, found_batch, found_rows);
   -- One round trip; a SELECT would take three.
@@ -206,6 +218,9 @@ BEGIN
 END $frostline$"""
     ).format(
         function=Identifier(f"store_{id_}"),
+        key_type=SQL(table.key_type),
+        key_column=Identifier(table.key),
+        too_old=Literal(f"rows of {_percent(str(table))} with {_percent(table.key)} before %s are not kept any more"),
         policies=Literal(SUBJECT),
         suffix=Literal(f" {id_}"),
         unchecked=Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
@@ -257,6 +272,10 @@ END $frostline$"""
         used=SQL(used),
         call=call,
     )
+
+
+def _percent(name: str) -> str:
+    return name.replace("%", "%%")
 
 
 def _referring(references: tuple[ForeignKey, ...]) -> Composed:

@@ -59,6 +59,8 @@ def cold_rows(
     """
     # Never an empty list, and the key is read anyway.
     wanted = _in_order(frozenset(columns), (table.key,))
+    if table.retained is not None and source.range.below(table.retained):
+        return _nothing(wanted, 0)
     delta = view.delta(source, table, keys)
     merged = wanted if delta is None else _in_order(frozenset(wanted), table.primary_key)
     lake = _lake(view, source, table, merged, conditions)

@@ -34,7 +34,7 @@ def statements(
 def equip(connection: Connection) -> list[str]:
     """Tables that an older version registered can be written from now on; returns what was done."""
     done = []
-    for (id_,) in queries.rows(connection, "unequipped"):
+    for (id_,) in queries.rows(connection, "unequipped", version=collect.VERSION):
         managed = registry.get_by_id(connection, id_)
         checked = managed.options.cold_fk == "check"
         made = statements(connection, managed.table, id_, managed.hot, managed.hot_oid, checked=checked)

@@ -554,7 +554,7 @@ LIMIT 1;
 -- Registered tables without the function that stores cold writes (an older version has registered them), or without the
 -- trigger that row-level security needs (it was enabled since).
 SELECT t.id FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
-WHERE to_regprocedure('frostline.store_' || t.id || '(oid, bool)') IS NULL
+WHERE obj_description(to_regprocedure('frostline.store_' || t.id || '(oid, bool)'), 'pg_proc') IS DISTINCT FROM %(version)s
    OR EXISTS (
         SELECT FROM pg_partition_ancestors(t.relation) a JOIN pg_class r ON r.oid = a.relid
         WHERE r.relrowsecurity AND NOT EXISTS (
