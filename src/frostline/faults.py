@@ -84,6 +84,14 @@ FOLD_POINTS = {
     "adopt.begin": "a commit of an earlier run is found",
 }
 
+# For the removal of old periods.
+RETENTION_POINTS = {
+    "retention.locked": "the table is locked, nothing is changed",
+    "retention.made": "the old periods are one partition, not committed",
+    "retention.commit": "the registry knows the line, not committed",
+    "retention.done": "it is committed, the lake has their files still",
+}
+
 # The same for a cold write, in the gateway.
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
@@ -105,7 +113,7 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    if not any(point in points for points in (POINTS, FOLD_POINTS, WRITE_POINTS)):
+    if not any(point in points for points in (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS)):
         raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:
         test.connect(address)

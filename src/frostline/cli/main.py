@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import assess, clean, demo, explain, options, settings, stack, tables, worker
+from frostline.cli import assess, clean, demo, explain, options, retention, settings, stack, tables, worker
 from frostline.cli.common import Options, clear_errors
 
 
@@ -55,6 +55,7 @@ demo.add_to(app)
 assess.add_to(app)
 tables.add_to(app)
 options.add_to(app)
+retention.add_to(app)
 worker.add_to(app)
 clean.add_to(app)
 stack.add_to(app)

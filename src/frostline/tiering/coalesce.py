@@ -61,16 +61,16 @@ class Group:
 
 def groups(connection: Connection, managed: Managed) -> list[Group]:
     """What the table's policy joins now; nothing without a policy."""
-    policy, parts = managed.options.coalesce, _parts(connection, managed)
+    policy, found_parts = managed.options.coalesce, parts(connection, managed)
     if policy is None or managed.seam is None:
         return []
-    limit = min(_limit(connection, managed, policy[1]), managed.seam.order)
-    zone = _zone(connection, managed, parts)
+    oldest = min(limit(connection, managed, policy[1]), managed.seam.order)
+    zone = _zone(connection, managed, found_parts)
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=managed.table.schema)}
     found = []
-    for unit, members in groupby(parts, key=lambda part: _unit(part.range, policy[0], zone)):
+    for unit, members in groupby(found_parts, key=lambda part: _unit(part.range, policy[0], zone)):
         some = tuple(members)
-        if unit is None or len(some) < 2 or unit[1] > limit:
+        if unit is None or len(some) < 2 or unit[1] > oldest:
             continue
         name = derived_name(f"{managed.table.name}_{_label(unit, policy[0], zone)}", "", taken - {p.name for p in some})
         taken.add(name)
@@ -84,13 +84,13 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
     def work() -> None:
         table = Identifier(managed.table.schema, managed.table.name)
         lock(connection, [(table, "ACCESS EXCLUSIVE")], locks.timeout_ms)
-        now = _parts(connection, managed)
+        now = parts(connection, managed)
         if not all(part in now for part in group.parts):
             changed = f"periods of {managed.table} were changed by someone else meanwhile; nothing was joined"
             raise OperationError(changed, hint="run the same command again")
         grants = _grants(connection, group)
         reached("coalesce.locked")
-        _drop(connection, group, locks.timeout_ms)
+        drop(connection, [(part.schema, part.name) for part in group.parts], locks.timeout_ms)
         reached("coalesce.dropped")
         name = (managed.table.schema, group.name)
         for statement in (
@@ -117,7 +117,7 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
     _analyze(connection, managed, group)
 
 
-def _parts(connection: Connection, managed: Managed) -> list[Part]:
+def parts(connection: Connection, managed: Managed) -> list[Part]:
     """Every foreign partition but the one without a lower bound, the oldest first."""
     found = [
         Part(
@@ -138,8 +138,8 @@ def _parts(connection: Connection, managed: Managed) -> list[Part]:
     return sorted(found, key=lambda part: part.range.upper.order if part.range.upper is not None else 0)
 
 
-def _limit(connection: Connection, managed: Managed, after: str) -> int:
-    """Below it periods are old enough."""
+def limit(connection: Connection, managed: Managed, after: str) -> int:
+    """Below it periods are older than that."""
     if managed.table.key_type.startswith("int"):
         newest = SQL("SELECT max({}) FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
         row = connection.execute(newest).fetchone()
@@ -193,13 +193,13 @@ def _grants(connection: Connection, group: Group) -> list[tuple[str, str, bool, 
     return sorted(set.intersection(*found), key=str)
 
 
-def _drop(connection: Connection, group: Group, timeout_ms: int) -> None:
+def drop(connection: Connection, partitions: list[tuple[str, str]], timeout_ms: int) -> None:
     """LOCK TABLE takes no foreign tables, so each is waited for as it is dropped, all within one short time."""
     deadline = time.monotonic() + timeout_ms / 1000
-    for part in group.parts:
+    for name in partitions:
         left = max(int((deadline - time.monotonic()) * 1000), 1)
         connection.execute(f"SET LOCAL lock_timeout = '{left}ms'")
-        connection.execute(SQL("DROP FOREIGN TABLE {}").format(Identifier(part.schema, part.name)))
+        connection.execute(SQL("DROP FOREIGN TABLE {}").format(Identifier(*name)))
 
 
 def _record(connection: Connection, managed: Managed, group: Group) -> None:

@@ -20,6 +20,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.report import Report
+from frostline.tiering import retention
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
@@ -39,7 +40,7 @@ class Outcome:
 
     table: str
     what: str
-    state: str  # created, folded, archived, joined, failed, waits
+    state: str  # created, folded, archived, joined, removed, failed, waits
     archived: Archived | None = None
     folded: Folded | None = None
     error: FrostlineError | None = None
@@ -129,6 +130,22 @@ def folds(
     return found
 
 
+def retains(
+    settings: Settings,
+    names: Sequence[str],
+    report: Report,
+    spark: Callable[[], AbstractContextManager[SparkSession]],
+) -> list[Outcome]:
+    """Remove what these tables, or all that are registered, do not keep any longer."""
+    with run.Warm(spark) as warm:
+        shared = Round(settings, report, warm)
+        return [
+            replace(outcome, table=str(managed.table))
+            for managed in _named(settings, names)
+            for outcome in _retention(shared, Identifier(managed.table.schema, managed.table.name).as_string(None))
+        ]
+
+
 def _archive(shared: Round, name: str) -> Outcomes:
     try:
         for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before):
@@ -149,6 +166,21 @@ def _coalesce(shared: Round, name: str) -> Outcomes:
                     yield Outcome(name, f"{managed.table.schema}.{group.name}", "joined")
     except Exception as error:
         yield Outcome(name, "coalescing", "failed", error=told(error))
+
+
+def _retention(shared: Round, name: str) -> Outcomes:
+    try:
+        with connect(shared.settings.dsn.get_secret_value(), application="frostline retention") as connection:
+            managed = registry.get(connection, name)
+            with only_writer(connection, managed) as managed:
+                found = retention.expired(connection, managed)
+                if found is None:
+                    return
+                retention.retain(connection, managed, found, from_settings(shared.settings))
+                shared.report.line(f"removed {found.rows:,} rows of {managed.table} before {found.line.text}")
+                yield Outcome(name, f"{found.rows:,} rows before {found.line.text}", "removed")
+    except Exception as error:
+        yield Outcome(name, "retention", "failed", error=told(error))
 
 
 def _left(shared: Round, name: str) -> list[str]:
@@ -176,6 +208,7 @@ STEPS: dict[str, Callable[[Round, str], Outcomes]] = {
     "fold": _fold,
     "archive": _archive,
     "coalesce": _coalesce,
+    "retention": _retention,
 }
 _COMMAND = ("premake", "fold", "archive", "coalesce")
 SLOW: frozenset[str] = frozenset()  # looked at every `maintenance.every` seconds

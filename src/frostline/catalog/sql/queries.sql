@@ -524,6 +524,14 @@ JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND p.lower IS NOT NULL;
 
+-- name: oldest_part
+-- The foreign partition without a lower bound.
+SELECT c.oid, n.nspname, c.relname
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND p.lower IS NULL;
+
 -- name: foreign_key_checks
 -- Outbound foreign keys as a constraint on another table would be written; since 18 some are not enforced.
 SELECT c.conname, ARRAY(SELECT a.attname::text FROM unnest(c.conkey) WITH ORDINALITY k(attnum, place)

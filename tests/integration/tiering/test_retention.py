@@ -1,0 +1,118 @@
+"""Below the line of retention nothing is read and nothing can be written, whatever way it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.errors import CheckViolation
+
+from fix_tiering import World
+from frostline.catalog import registry
+from frostline.catalog.database import connect
+from frostline.errors import RefusedError
+from frostline.report import Silent
+from frostline.tiering import cycle, retention
+from frostline.tiering.retention import Expired
+
+MONTHS = 6  # the last two are hot
+LINE = "date_trunc('month', now()) - interval '3 months'"
+BELOW = f"({LINE} - interval '1 day')"
+
+
+WRITES = (
+    f"INSERT INTO events VALUES (1000, {BELOW})",
+    f"INSERT INTO events_before VALUES (1000, {BELOW})",
+    f"INSERT INTO events VALUES (1000, now()), (1001, {BELOW})",
+    f"UPDATE events SET ts = {BELOW} WHERE ts >= {LINE} AND ts < {LINE} + interval '1 day'",
+    f"SELECT frostline.move('events', jsonb_build_object('id', id, 'ts', ts), ({BELOW})::text)"
+    " FROM (SELECT * FROM events ORDER BY id DESC LIMIT 1) newest",
+    f"SELECT frostline.upsert('events', jsonb_build_object('id', 1000, 'ts', {BELOW}))",
+)
+
+
+def build(world: World) -> None:
+    """A row every day for six months, of which four are in the lake and two shall go."""
+    world.run("CREATE TABLE events (id int, ts timestamptz, note text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)")
+    for month in range(MONTHS):
+        start = f"date_trunc('month', now() - interval '{MONTHS - 1 - month} months')"
+        ((lower, upper),) = world.run(f"SELECT ({start})::text, ({start} + interval '1 month')::text")
+        world.run(f"CREATE TABLE events_{month} PARTITION OF events FOR VALUES FROM ('{lower}') TO ('{upper}')")
+    world.run(
+        "INSERT INTO events SELECT row_number() OVER (ORDER BY d), d, 'day' FROM generate_series("
+        f"date_trunc('month', now()) - interval '{MONTHS - 1} months', date_trunc('month', now()), '1 day') d"
+    )
+    world.register("events", "1 month")
+    world.archive("events")
+    world.run("UPDATE frostline.tables SET retention = '3 months'")
+
+
+def retain(world: World) -> list[cycle.Outcome]:
+    return cycle.retains(world.settings, ["events"], Silent(), world.spark_here)
+
+
+def expired(world: World) -> Expired | None:
+    with connect(world.dsn) as connection:
+        return retention.expired(connection, registry.get(connection, "events"))
+
+
+def test_what_is_older_is_gone_and_stays_gone(any_world: World) -> None:
+    world = any_world
+    build(world)
+    world.run(f"UPDATE events SET note = 'changed' WHERE ts = {BELOW}; DELETE FROM events WHERE id = 1")
+    world.run("GRANT SELECT ON events_before TO pg_monitor")
+    ((everything,),) = world.run("SELECT count(*) FROM events")
+    wanted = world.run(f"SELECT * FROM events WHERE ts >= {LINE} ORDER BY id")
+    found = expired(world)
+    assert found is not None
+    assert found.rows == everything + 1 - len(wanted)  # as they were archived
+
+    world.run("CREATE VIEW mine AS SELECT * FROM events_0")
+    (outcome,) = retain(world)
+    assert isinstance(outcome.error, RefusedError)
+    assert "mine" in (outcome.error.detail or "")
+    assert world.run("SELECT count(*) FROM events") == [(everything,)]
+    world.run("DROP VIEW mine")
+
+    late, writer, pinned = world.connect(), world.connect(), world.connect()
+    for client in (late, writer, pinned):
+        client.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        client.execute("SELECT count(*) FROM frostline.tables")
+    ((snapshot,),) = pinned.execute("SELECT pg_export_snapshot()").fetchall()
+    assert [outcome.state for outcome in retain(world)] == ["removed"]
+    _is_gone(world, wanted)
+    assert world.run("SELECT has_table_privilege('pg_monitor', 'events_before', 'SELECT')") == [(True,)]
+    assert expired(world) is None
+    assert retain(world) == []
+    # A transaction reads cold rows as they were at its first look there, one that is pinned as at its beginning.
+    assert late.execute("SELECT count(*) FROM events").fetchone() == (len(wanted),)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        writer.execute(f"INSERT INTO events VALUES (1000, {LINE} + interval '1 hour')")
+    reader = world.connect()
+    reader.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{snapshot}'")
+    reader.execute("SELECT frostline.pin()")
+    assert reader.execute("SELECT count(*) FROM events").fetchone() == (everything,)
+    _is_refused(world)
+    _is_gone(world, wanted)
+
+
+def _is_gone(world: World, wanted: list[tuple[Any, ...]]) -> None:
+    assert world.run("SELECT * FROM events ORDER BY id") == wanted
+    assert world.run(f"SELECT count(*), max(ts) FROM events WHERE ts < {LINE}") == [(0, None)]
+    assert world.run("SELECT count(*) FROM events_before") == [(0,)]
+    assert world.run("SELECT count(*) FROM events") == [(len(wanted),)]
+    assert world.run(f"DELETE FROM events WHERE ts < {LINE} RETURNING id") == []
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass"
+    assert world.run(partitions) == [(4,)]  # before, two cold, the hot ones
+
+
+def _is_refused(world: World) -> None:
+    ((line, old),) = world.run(f"SELECT retained_from, ({BELOW})::text FROM frostline.tables")
+    for statement in WRITES:
+        with pytest.raises(CheckViolation, match="are not kept any more") as error:
+            world.run(statement)
+        assert line in str(error.value)
+    copying = world.connect().cursor().copy("COPY events FROM STDIN")
+    with pytest.raises(CheckViolation, match="not kept any more"), copying as copy:
+        copy.write(f"1000\t{old}\tx\n")
