@@ -182,7 +182,8 @@ def _work(what: str, table: str, settings: Settings, report: Report) -> list[str
     from frostline.catalog import registry
     from frostline.catalog.database import connect
     from frostline.tiering import clean, coalesce
-    from frostline.tiering.archive.run import archive
+    from frostline.tiering.archive.run import Warm, archive
+    from frostline.tiering.fold.run import fold
     from frostline.tiering.locks import from_settings, only_writer
 
     def spark() -> AbstractContextManager[SparkSession]:
@@ -190,6 +191,9 @@ def _work(what: str, table: str, settings: Settings, report: Report) -> list[str
 
     if what == "archive":
         return [str(one.leaf) for one in archive(settings, table, report, spark)]
+    if what == "fold":
+        with Warm(spark) as warm:
+            return [f"{one.versions} versions" for one in fold(settings, table, report, warm)]
     with connect(settings.dsn.get_secret_value(), application=f"frostline {what}") as connection:
         managed = registry.get(connection, table)
         with only_writer(connection, managed) as managed:
@@ -226,7 +230,8 @@ def _fork() -> None:
     import pyspark.sql  # noqa: F401
 
     import frostline.tiering.archive.run
-    import frostline.tiering.coalesce  # noqa: F401
+    import frostline.tiering.coalesce
+    import frostline.tiering.fold.run  # noqa: F401
 
     for line in sys.stdin:
         order = json.loads(line)

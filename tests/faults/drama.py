@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -25,7 +26,7 @@ from faults.archiver import Ended
 from faults.stage import Answer, Stage, alive
 from frostline.catalog import registry
 from frostline.catalog.database import connect
-from frostline.faults import POINTS
+from frostline.faults import FOLD_POINTS, POINTS
 from frostline.lake import catalog as lake
 from frostline.lake import leftovers
 from frostline.report import Silent
@@ -40,6 +41,7 @@ MOST_RUNS = 4
 VICTIMS = ("archiver", "raise", "spark", "gateway", "postgres", "session", "catalog session", "disk", "storage", "lock")
 COALESCING = [point for point in POINTS if point.startswith("coalesce")]
 CLEANING = [point for point in POINTS if point.startswith("clean")]
+FOLDING = [*FOLD_POINTS]
 ARCHIVING = [point for point in POINTS if point not in COALESCING + CLEANING]
 # What a run fails at so that it gives its capture up, and what the run before must die of so that a point is reached.
 _GIVES_UP = "export.recorded"
@@ -141,7 +143,7 @@ class Act:
             case "postgres":
                 stage.kill_postgres()
             case "session":
-                return _terminated(stage, "application_name ~ '^frostline (archive|coalesce|clean)$'")
+                return _terminated(stage, "application_name ~ '^frostline (archive|coalesce|clean|fold)$'")
             case "catalog session":
                 return _terminated(stage, "query LIKE '%iceberg_tables%' OR application_name = 'frostline export'")
             case "disk":
@@ -215,7 +217,7 @@ class Drama:
         self.readers = [ledger.Reader(self.world, seed, pinned=pinned) for pinned in (False, True)]
         for thread in (*self.writers, *self.readers):
             thread.start()
-        self.period = 0
+        self.period = self.folds = 0
         self.rows = 0
 
     def close(self) -> None:
@@ -251,6 +253,27 @@ class Drama:
             self.world.wrong.append(f"{_all(faults)}: {left - 1} foreign partitions, {len(recorded)} recorded")
         self.rows = ledger.check(self.world, self.writers)
         return outcome
+
+    def fold(self, faults: tuple[Fault, ...]) -> Outcome:
+        """Every cold row is changed, in a column that no writer looks at, and the versions are merged into the lake."""
+        cold, note = f"k < {self.period * ledger.WIDTH}", f"fold {self.folds}"
+        self.folds += 1
+        update = f"UPDATE public.{self.name} SET note = %s WHERE {cold} RETURNING id"
+        changed = [id_ for (id_,) in self._retried(update, note)]
+        outcome = self._until_done("fold", faults, lambda: not self.stage.run(f"SELECT FROM {self._delta()} LIMIT 1"))
+        unchanged = f"SELECT id FROM public.{self.name} WHERE {cold} AND id = ANY(%s) AND note IS DISTINCT FROM %s"
+        lost = self.stage.run(unchanged, changed, note)
+        if lost:
+            self.world.wrong.append(f"{_all(faults)}: changes that were lost: {lost[:3]} of {len(changed)}")
+        if running := self.stage.run("SELECT id, kind FROM frostline.operations WHERE state = 'running'"):
+            self.world.wrong.append(f"{_all(faults)}: unfinished operations are left: {running}")
+        self.rows = ledger.check(self.world, self.writers)
+        return outcome
+
+    def _retried(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        while True:
+            with contextlib.suppress(psycopg.errors.SerializationFailure):
+                return self.stage.run(statement, *values)
 
     def clean_under(self, faults: tuple[Fault, ...]) -> Outcome:
         """A commit in the lake that nobody will read, and files of nobody, are removed by runs that meet faults."""

@@ -15,7 +15,18 @@ from pathlib import Path
 import pytest
 
 from faults import report
-from faults.drama import CLEANING, COALESCING, PERIODS, Drama, Fault, Outcome, at_random, every_point, of_others
+from faults.drama import (
+    CLEANING,
+    COALESCING,
+    FOLDING,
+    PERIODS,
+    Drama,
+    Fault,
+    Outcome,
+    at_random,
+    every_point,
+    of_others,
+)
 from faults.stage import Stage
 from frostline.faults import POINTS
 
@@ -141,6 +152,18 @@ class TestShort:
             list(cleaning),
         ]
 
+    def test_folding_is_killed(self, stage: Stage) -> None:
+        """After the commit to the lake a later run finds it by the operation's id."""
+        faults = (
+            Fault("archiver", "merge.ready"),
+            Fault("archiver", "merge.commit"),
+            Fault("postgres", "record.fenced"),
+            Fault("archiver", "record.commit"),
+            Fault("gateway", "fold.end"),
+        )
+        outcomes = play(stage, "folded", [()], after=[lambda drama: drama.fold(faults)])
+        assert [fault for fault, _ in outcomes[1].met] == list(faults), outcomes[1]
+
     def test_every_point_was_reached(self, stage: Stage) -> None:
         assert set(POINTS) <= set(stage.points.seen)
 
@@ -156,6 +179,7 @@ def test_soak(stage: Stage) -> None:
             lambda drama, seed=seed: drama.coalesce(of_others(seed, COALESCING), 2),
             lambda drama, seed=seed: drama.clean_under(of_others(seed + 1, CLEANING)),
             lambda drama, seed=seed: drama.coalesce(of_others(seed + 2, COALESCING), 4),
+            lambda drama, seed=seed: drama.fold(of_others(seed + 3, FOLDING)),
         ]
         outcomes += play(stage, f"soak_{start // PERIODS}", scenes[start : start + PERIODS], seed, after=afterwards)
         print(f"seed {SEED}: {len(outcomes)} of {len(scenes)}", file=sys.stderr)  # noqa: T201
