@@ -50,6 +50,7 @@ format: setup
 docs: setup
 	$(BIN)/python -m frostline.gateway.listing docs/operators.md
 	$(BIN)/python -m frostline.model.listing docs/types.md
+	$(BIN)/python -m frostline.gateway.operations docs/writes.md
 
 bench: fetch
 	$(BIN)/python -m bench --rows 20000000

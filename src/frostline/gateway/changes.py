@@ -14,6 +14,7 @@ from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, n
 from frostline.gateway.candidates import candidates
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed, narrowed
+from frostline.gateway.operations import Way
 from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
@@ -26,6 +27,7 @@ class Done:
 
     count: int
     rows: Rows | None = None
+    way: Way | None = None  # None: there was nothing to do
 
 
 def insert(view: View, statement: Insert, table: ColdTable, parameters: Parameters) -> Done:
@@ -37,12 +39,12 @@ def insert(view: View, statement: Insert, table: ColdTable, parameters: Paramete
     if statement.skips_duplicates:
         count -= versions.skip_duplicates(view, bench, write)
     if statement.returning is None:
-        return Done(count)
+        return Done(count, way=Way.BATCH)
     query = SQL("SELECT {} FROM {} WHERE {} = {}").format(
         SQL(", ").join(map(SQL, statement.returning)), bench.added, WRITE, Literal(write.number)
     )
     (result,) = view.at_bench(bench, [query.as_string(None)])
-    return Done(count, TakenRows(fields(statement.returning), result))
+    return Done(count, TakenRows(fields(statement.returning), result), Way.BATCH)
 
 
 def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> int:
@@ -79,7 +81,7 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
     quickly = quick.modify(view, statement, table, load, parameters) if load.rows else None
     if quickly is not None:
-        return Done(quickly)
+        return Done(quickly, way=Way.ASKED)
     own = _own(statement, LOAD) + SQL(" = {}").format(Literal(load.number))
     others = [(other.start, other.end, fallback.whole(view, other.source, tables)) for other in statement.others]
     return _worked(view, statement, table, own, parameters, load.before, others)
@@ -170,7 +172,8 @@ def _worked(
     result = view.at_bench(bench, [*before, text])[-1]
     count = result.ntuples if statement.returning is not None else int(result.get_value(0, 0) or b"0")
     bench.counts[write.number] += count
-    return Done(count, None if statement.returning is None else TakenRows(fields(items), result))
+    way = Way.ROW if statement.by_ctid else Way.WHOLE
+    return Done(count, None if statement.returning is None else TakenRows(fields(items), result), way)
 
 
 def _on_the_bench(

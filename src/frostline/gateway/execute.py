@@ -314,6 +314,8 @@ class Executor:
     def _done(self, tag: str, done: changes.Done) -> Result:
         faults.reached("write.held")
         self.view.metrics.add("rows_written_total", done.count)
+        if done.way is not None:
+            self.view.metrics.add("writes_total", way=str(done.way))
         return Result(tag, done.rows)
 
     def _to_write(self, found: Sequence[Reference]) -> dict[Source, ColdTable]:
