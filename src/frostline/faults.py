@@ -100,6 +100,25 @@ WRITE_POINTS = {
     "write.commit": "the client's transaction is about to commit, and waits for the gateway's word",
 }
 
+# The same for a plain table that is being partitioned.
+PARTITION_POINTS = {
+    "partition.made": "the empty copy, the log and the registry's row stand, not committed",
+    "partition.rehearsed": "the exchange was tried and taken back",
+    "partition.triggers": "changes are logged, not committed",
+    "partition.started": "changes are logged, nothing is copied",
+    "partition.copied": "a batch is copied, not committed",
+    "partition.batch": "a batch is copied",
+    "partition.applied": "the log is applied as far as it was",
+    "partition.index": "an index stands on the copy",
+    "partition.indexed": "all do, and everything is copied",
+    "partition.verified": "the copy is what the table is",
+    "partition.locked": "the table is locked, nothing is changed",
+    "partition.swap": "the exchange is made, not committed",
+    "partition.swapped": "the table is partitioned, its foreign keys are not proven",
+    "partition.proven": "one of them is, of one partition",
+    "partition.end": "all is done, and not recorded",
+}
+
 
 class InjectedFault(OSError):
     """A test wanted this to fail."""
@@ -113,7 +132,8 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    if not any(point in points for points in (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS)):
+    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS)
+    if not any(point in points for points in every):
         raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:
         test.connect(address)

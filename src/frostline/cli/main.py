@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import assess, clean, demo, explain, options, retention, settings, stack, tables, worker
+from frostline.cli import assess, clean, demo, explain, options, partition, retention, settings, stack, tables, worker
 from frostline.cli.common import Options, clear_errors
 
 
@@ -53,6 +53,7 @@ def global_options(
 # In the order of the help.
 demo.add_to(app)
 assess.add_to(app)
+partition.add_to(app)
 tables.add_to(app)
 options.add_to(app)
 retention.add_to(app)

@@ -247,7 +247,7 @@ def name_of(table: str, like: tuple[str, Bound], lower: Bound, step: Step, key_t
         was, will = _written(old, form), _written(new, form)
         if was != will and (name := _replaced(example, was, will)) is not None:
             return name
-    return f"{table}_{_label(new, step)}"
+    return f"{table}_{label(new, step)}"
 
 
 def _replaced(name: str, was: str, will: str) -> str | None:
@@ -260,7 +260,8 @@ def _written(moment: datetime, form: str) -> str:
     return moment.strftime(form.replace("%q", str((moment.month + 2) // 3)))
 
 
-def _label(moment: datetime, step: Step) -> str:
+def label(moment: datetime, step: Step) -> str:
+    """What tells a partition from the others in its name."""
     if step.kind == "month":
         return moment.strftime("%Y" if step.count % 12 == 0 else "%Y_%m")
     return moment.strftime("%Y_%m_%d" if step.kind == "day" else "%Y_%m_%d_%H%M%S")

@@ -42,7 +42,10 @@ def foreseen(connection: Connection, oid: int, kind: str) -> list[Objection]:
 def _partitioning(connection: Connection, oid: int, kind: str) -> Iterator[Objection]:
     key = queries.row(connection, "partition_key", oid=oid)
     if kind != "p" or key is None:
-        yield Objection("it is not a partitioned table", "partition it by RANGE on a time or integer column first")
+        yield Objection(
+            "it is not a partitioned table",
+            "partition it by RANGE on a time or integer column first: `frostline partition` does, while it is in use",
+        )
         return
     strategy, count, column, typname, ordinary = key
     if strategy != "r" or count != 1 or column is None:

@@ -1,0 +1,363 @@
+"""What will be done to a table: which partitions, which key, which statements; or what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+
+from frostline.catalog import describe, queries
+from frostline.catalog.database import Connection
+from frostline.errors import ConfigError, RefusedError
+from frostline.model import spacing
+from frostline.model.bounds import KEY_TYPES, Range
+from frostline.model.spacing import Step
+from frostline.model.tables import Table, derived_name
+from frostline.tiering import ddl
+from frostline.tiering.partition.shape import Shape, read
+from frostline.tiering.refusals import Objection, names
+
+PREMAKE = 3
+_MOST_PARTITIONS = 1000
+_UNITS = {"hour": ("fixed", 3_600_000_000), "day": ("day", 1), "week": ("day", 7)}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+KEPT = "_before_partition"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The options as a person gives them."""
+
+    by: str
+    period: str = "month"
+    key: tuple[str, ...] = ()
+    zone: str = "UTC"
+    since: str = ""  # rows before share one partition
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a later run goes on with."""
+
+    schema: str
+    name: str
+    copy: str  # the new table's name until the swap
+    kept: str  # the old one's name after it
+    by: str
+    key: tuple[str, ...]  # the new primary key
+    partitions: tuple[tuple[str, str], ...]  # name, FOR VALUES ... or DEFAULT
+    choice: Choice
+
+    def json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Plan:
+        choice = Choice(**{**value["choice"], "key": tuple(value["choice"]["key"])})
+        partitions = tuple((name, bounds) for name, bounds in value["partitions"])
+        return cls(**{**value, "key": tuple(value["key"]), "partitions": partitions, "choice": choice})
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def table(self) -> Identifier:
+        return Identifier(self.schema, self.name)
+
+    @property
+    def target(self) -> Identifier:
+        return Identifier(self.schema, self.copy)
+
+    def leaves(self) -> list[Identifier]:
+        return [Identifier(self.schema, name) for name, _ in self.partitions]
+
+
+def make(connection: Connection, oid: int, name: tuple[str, str], choice: Choice) -> tuple[Plan, Table, Shape]:
+    """The plan, or every reason why there is none; changes nothing."""
+    found = [Objection(what, "nothing to do here") for (what,) in queries.rows(connection, "no_plain_table", oid=oid)]
+    table = described(connection, oid, name, choice.by)
+    refuse(name, found or [*_key(connection, table, choice), *others(connection, oid, choice.by)])
+    taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=table.schema)}
+    copy = derived_name(table.name, "_partitioned", taken)
+    kept = derived_name(table.name, KEPT, taken)
+    key = choice.key or table.primary_key
+    partitions = tuple(_partitions(connection, table, choice, taken | {copy, kept}))
+    return Plan(*name, copy, kept, choice.by, key, partitions, choice), table, read(connection, oid)
+
+
+def refuse(name: tuple[str, str], found: list[Objection]) -> None:
+    """One error with every reason, if there is any."""
+    if found:
+        raise RefusedError(
+            f"{'.'.join(name)} cannot be partitioned as it is; it is as it was",
+            detail="\n".join(f"  - {one.reason}" for one in found),
+            hint="\n".join(f"  -> {one.remedy}" for one in found),
+        )
+
+
+def described(connection: Connection, oid: int, name: tuple[str, str], by: str) -> Table:
+    columns = describe.columns(connection, oid)
+    if by not in {column.name for column in columns}:
+        raise RefusedError(f"{'.'.join(name)} has no column {by}; nothing was changed")
+    key_type = queries.row(connection, "column_type", oid=oid, column=by)
+    owner = queries.row(connection, "owner", oid=oid)
+    return Table(
+        oid=oid,
+        schema=name[0],
+        name=name[1],
+        owner=owner[0] if owner else "",
+        columns=columns,
+        key=by,
+        key_type=key_type[0] if key_type else "",
+        primary_key=tuple(column for (column,) in queries.rows(connection, "primary_key", oid=oid)),
+        leaves=(),
+    )
+
+
+def _key(connection: Connection, table: Table, choice: Choice) -> Iterator[Objection]:
+    column = table.key_column
+    if table.key_type not in KEY_TYPES:
+        yield Objection(f"{choice.by} is of type {column.type}", f"cut it by one of {', '.join(KEY_TYPES)}")
+    if not column.not_null:
+        name = Identifier(choice.by).as_string(connection)
+        yield Objection(
+            f"{choice.by} may be NULL",
+            f"ALTER TABLE ... ADD CHECK ({name} IS NOT NULL) NOT VALID, VALIDATE it, then ALTER {name} SET NOT NULL",
+        )
+    if column.generated:
+        yield Objection(f"{choice.by} is a generated column", "cut it by an ordinary one")
+    if not table.primary_key:
+        yield Objection(
+            "it has no primary key, by which rows could be told apart",
+            "CREATE UNIQUE INDEX CONCURRENTLY one, then ALTER TABLE ... ADD PRIMARY KEY USING INDEX it",
+        )
+    elif not choice.key and choice.by not in table.primary_key:
+        old, new = ", ".join(table.primary_key), ",".join((*table.primary_key, choice.by))
+        yield Objection(
+            f"its primary key ({old}) does not hold {choice.by}: Postgres keeps a partitioned table's keys unique only"
+            f" with it, so that two rows with the same ({old}) and another {choice.by} would be possible",
+            f"say that this is meant: --key {new}",
+        )
+    yield from _chosen_key(table, choice)
+
+
+def _chosen_key(table: Table, choice: Choice) -> Iterator[Objection]:
+    known = {column.name: column for column in table.columns}
+    for name in choice.key:
+        if name not in known:
+            yield Objection(f"--key names {name}, which is no column", "name columns of the table")
+        elif not known[name].not_null:
+            yield Objection(f"--key names {name}, which may be NULL", "name columns that are NOT NULL")
+    lost = [name for name in (*table.primary_key, choice.by) if choice.key and name not in choice.key]
+    if lost:
+        yield Objection(
+            f"--key does not hold {', '.join(lost)}", f"--key {','.join((*choice.key, *dict.fromkeys(lost)))}"
+        )
+
+
+# (query that lists what is in the way, reason, way out)
+_IN_THE_WAY = (
+    (
+        "inbound_foreign_keys",
+        "foreign keys of other tables point at it ({})",
+        "drop them: they need a key that a partitioned table no longer has, and a tiered one can have none",
+    ),
+    ("exclusions", "exclusion constraints ({}) cannot be kept across partitions", "drop them"),
+    ("deferrable_key", "its primary key ({}) is deferrable", "make it NOT DEFERRABLE"),
+    ("not_valid", "constraints ({}) are not valid", "ALTER TABLE ... VALIDATE CONSTRAINT them first"),
+    ("invalid_indexes", "indexes ({}) are invalid", "REINDEX or drop them"),
+    ("no_inherit_checks", "CHECKs ({}) are NO INHERIT, which a partitioned table cannot have", "make them ordinary"),
+    (
+        "row_transition_triggers",
+        "row triggers with transition tables ({}) cannot stand on a partitioned table",
+        "use statement triggers, or row triggers without REFERENCING",
+    ),
+    ("own_rules", "rules ({}) are not carried over", "drop them, and create them again afterwards"),
+    ("identity_index", "its replica identity is an {}", "ALTER TABLE ... REPLICA IDENTITY DEFAULT, or FULL"),
+    (
+        "wide_publications",
+        "publications ({}) would send the copy, or partitions under their own names",
+        "publish the table by name, with publish_via_partition_root = true",
+    ),
+    ("own_subscriptions", "a subscription ({}) writes into it", "take it out of the subscription"),
+    (
+        "bound_to_it",
+        "{} know the table by itself or by its row type, and would go on with the old one",
+        "drop them, and create them again afterwards",
+    ),
+    (
+        "depend_on_primary_key",
+        "{} depend on its primary key: they group by it, or name it in ON CONFLICT",
+        "let them group by every column they select, or name columns",
+    ),
+    (
+        "forced_row_security",
+        "row security is forced and hides rows from {}",
+        "ALTER TABLE ... NO FORCE ROW LEVEL SECURITY meanwhile, or let a role with BYPASSRLS do this",
+    ),
+    ("foreign_owner", "it belongs to {}", "become a member of that role"),
+    ("closed_schema", "no table can be created in its schema {}", "GRANT CREATE on that schema to this role"),
+    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES on it to this role"),
+)
+
+
+def others(connection: Connection, oid: int, by: str) -> Iterator[Objection]:
+    for query, reason, remedy in _IN_THE_WAY:
+        if found := names(connection, query, oid):
+            yield Objection(reason.format(found), remedy)
+    if found := names(connection, "keys_without", oid, column=by):
+        yield Objection(
+            f"UNIQUE indexes ({found}) do not hold {by}, and a partitioned table's have to",
+            "make them ordinary indexes, or let them hold it",
+        )
+
+
+def step_of(choice: Choice, key_type: str) -> Step:
+    if key_type.startswith("int"):
+        if not choice.period.isdecimal() or int(choice.period) < 1:
+            raise ConfigError(f"--period {choice.period!r} is no width", hint="for an integer key, for example 1000000")
+        return Step("fixed", int(choice.period))
+    if choice.period in _MONTHS:
+        return Step("month", _MONTHS[choice.period], choice.zone)
+    if choice.period in _UNITS and not (key_type == "date" and choice.period == "hour"):
+        kind, count = _UNITS[choice.period]
+        return Step(kind, count, choice.zone)
+    raise ConfigError(f"--period {choice.period!r} is unknown", hint=f"one of {', '.join((*_UNITS, *_MONTHS))}")
+
+
+def _partitions(connection: Connection, table: Table, choice: Choice, taken: set[str]) -> Iterator[tuple[str, str]]:
+    """One per period from the oldest row on, some for what is to come, and one for whatever fits nowhere."""
+    if table.key_type != "timestamptz" and choice.zone != "UTC":
+        raise ConfigError(f"--zone is for keys of type timestamptz; {choice.by} is of type {table.key_type}")
+    step = step_of(choice, table.key_type)
+    least, greatest, now = _ends(connection, table)
+    first = least
+    if choice.since:
+        first = _order(connection, table, choice.since)
+    start = _floor(first, step)
+    if choice.since and least < start:
+        bounds = ddl.for_values(Range(None, spacing.bound(start, table.key_type))).as_string(connection)
+        yield _named(f"{table.name}_before", taken), bounds
+    last = max(now, min(greatest, now + 366 * 86_400_000_000) if not table.key_type.startswith("int") else greatest)
+    lower, ahead, made = start, 0, 0
+    while ahead < PREMAKE:
+        upper = step.after(lower, 2**63)
+        made += 1
+        if upper is None or made > _MOST_PARTITIONS:
+            raise RefusedError(
+                f"{table} would have more than {_MOST_PARTITIONS} partitions,"
+                f" from {spacing.bound(start, table.key_type)} on",
+                hint="--since DATE puts whatever is older into one partition; or choose a longer --period",
+            )
+        range_ = Range(spacing.bound(lower, table.key_type), spacing.bound(upper, table.key_type))
+        integer = table.key_type.startswith("int")
+        label = str(lower).replace("-", "n") if integer else spacing.label(spacing.local(lower, step.zone), step)
+        yield _named(f"{table.name}_{label}", taken), ddl.for_values(range_).as_string(connection)
+        ahead += lower > last
+        lower = upper
+    yield _named(f"{table.name}_default", taken), "DEFAULT"
+
+
+def _named(wished: str, taken: set[str]) -> str:
+    name = derived_name(wished, "", taken)
+    taken.add(name)
+    return name
+
+
+def _ends(connection: Connection, table: Table) -> tuple[int, int, int]:
+    """The least and the greatest key there is, without infinities, and where the key is by now."""
+    name = Identifier(table.key)
+    integer = table.key_type.startswith("int")
+    order: Composable = name if integer else SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(name)
+    finite = SQL("true") if integer else SQL("isfinite({})").format(name)
+    query = SQL(
+        "SELECT min({o}), max({o}) FROM (SELECT min({n}) AS {n} FROM ONLY {t} WHERE {f}"
+        " UNION ALL SELECT max({n}) FROM ONLY {t} WHERE {f}) ends"
+    ).format(o=order, n=name, t=Identifier(table.schema, table.name), f=finite)
+    row = connection.execute(query).fetchone()
+    clock = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::bigint").fetchone()
+    assert row is not None
+    assert clock is not None
+    now = int(clock[0]) if not integer else int(row[1] or 0)
+    return (int(row[0]), int(row[1]), now) if row[0] is not None else (now, now, now)
+
+
+def _order(connection: Connection, table: Table, text: str) -> int:
+    type_ = SQL(table.key_type)
+    integer = table.key_type.startswith("int")
+    query = SQL("SELECT {}::{}" if integer else "SELECT (extract(epoch FROM {}::{}) * 1000000)::bigint")
+    try:
+        row = connection.execute(query.format(Literal(text), type_)).fetchone()
+    except psycopg.DataError:
+        row = None
+    if row is None or row[0] is None:
+        raise ConfigError(f"--since {text!r} is no {table.key_type}")
+    return int(row[0])
+
+
+def _floor(order: int, step: Step) -> int:
+    """Where the period begins that a key lies in."""
+    if step.kind == "fixed":
+        return order - order % step.count
+    moment = spacing.local(order, step.zone)
+    if step.kind == "month":
+        months = moment.year * 12 + moment.month - 1
+        months -= months % step.count
+        first = moment.replace(year=months // 12, month=months % 12 + 1, day=1)
+    else:
+        first = moment if step.count == 1 else moment.fromordinal(moment.toordinal() - moment.weekday())
+    return spacing.to_order(first.replace(hour=0, minute=0, second=0, microsecond=0), step.zone)
+
+
+def create(connection: Connection, plan: Plan, shape: Shape) -> list[Composed]:
+    """The new table, empty: nothing of it is seen by anybody yet."""
+    key = SQL(", ").join(Identifier(name) for name in plan.key)
+    parent = plan.target
+    using = SQL(" USING {}").format(Identifier(shape.method)) if shape.method else SQL("")
+    where = SQL(" TABLESPACE {}").format(Identifier(shape.tablespace)) if shape.tablespace else SQL("")
+    options = SQL(f" WITH ({', '.join(shape.options)})") if shape.options else SQL("")
+    statements = [
+        SQL(
+            "CREATE TABLE {} (LIKE {} INCLUDING COMMENTS INCLUDING COMPRESSION INCLUDING CONSTRAINTS INCLUDING DEFAULTS"
+            " INCLUDING GENERATED INCLUDING STORAGE) PARTITION BY RANGE ({}){}"
+        ).format(parent, plan.table, Identifier(plan.by), where),
+        SQL("ALTER TABLE {} OWNER TO {}").format(parent, Identifier(shape.owner)),
+        *_key_statement(shape, parent, key),
+    ]
+    for name, bounds in plan.partitions:
+        leaf = Identifier(plan.schema, name)
+        statements.append(
+            SQL("CREATE TABLE {} PARTITION OF {} {}{}{}{}").format(leaf, parent, SQL(bounds), using, options, where)
+        )
+        statements.append(SQL("ALTER TABLE {} OWNER TO {}").format(leaf, Identifier(shape.owner)))
+        if shape.replica_identity in ("f", "n"):
+            kind = {"f": "FULL", "n": "NOTHING"}[shape.replica_identity]
+            statements.append(SQL(f"ALTER TABLE {{}} REPLICA IDENTITY {kind}").format(leaf))
+        statements += ddl.same_grants(connection, None, (plan.schema, name))
+    columns = [one for relation in (parent, *plan.leaves()) for one in _column_options(relation, shape)]
+    return [*statements, *columns, *ddl.same_grants(connection, None, (plan.schema, plan.copy))]
+
+
+def _key_statement(shape: Shape, parent: Identifier, key: Composed) -> list[Composed]:
+    _, options, tablespace, *_ = shape.primary_key
+    tail = SQL(f" WITH ({', '.join(options)})") if options else SQL("")
+    where = SQL(" USING INDEX TABLESPACE {}").format(Identifier(tablespace)) if tablespace else SQL("")
+    return [SQL("ALTER TABLE {} ADD PRIMARY KEY ({}){}{}").format(parent, key, tail, where)]
+
+
+def _column_options(parent: Identifier, shape: Shape) -> Iterator[Composed]:
+    for name, *_, target, options, _ in shape.columns:
+        column = Identifier(name)
+        if target is not None:
+            yield SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS {}").format(parent, column, Literal(target))
+        if options:
+            yield SQL(f"ALTER TABLE {{}} ALTER COLUMN {{}} SET ({', '.join(options)})").format(parent, column)
+
+
+def same_choice(plan: Plan, choice: Choice) -> bool:
+    """Whether a command means what an earlier run began; a bare one does."""
+    given = replace(choice, by=choice.by or plan.choice.by)
+    return not choice.by or given == plan.choice
