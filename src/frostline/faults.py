@@ -92,6 +92,36 @@ RETENTION_POINTS = {
     "retention.done": "it is committed, the lake has their files still",
 }
 
+_UNTIER_STEPS = ("load", "follow", "compare", "attach")
+# The same for a period that comes back.
+UNTIER_POINTS = {
+    "untier.begin": "nothing is recorded",
+    "untier.begun": "the operation has a row",
+    **{f"{step}.begin": f"{step}: its start is not recorded" for step in _UNTIER_STEPS},
+    **{f"{step}.begun": f"{step}: its start is recorded" for step in _UNTIER_STEPS},
+    **{f"{step}.end": f"{step}: done, its end is not recorded" for step in _UNTIER_STEPS},
+    **{f"{step}.ended": f"{step}: its end is recorded" for step in _UNTIER_STEPS},
+    "load.snapshot": "a Postgres snapshot is exported, nothing is written",
+    "load.copied": "the new leaf has the rows, not committed",
+    "load.commit": "it has its keys and indexes too, not committed",
+    "load.committed": "the leaf stands, its foreign keys do not",
+    "follow.applied": "what was changed while it loaded is in it, not committed",
+    "follow.commit": "changes of the period reach the leaf from here on, not committed",
+    "compare.leaf": "the leaf is read, the cold tier is not",
+    "attach.locked": "all locks are held, nothing is changed",
+    "attach.detached": "the hot partition is detached, not committed",
+    "attach.dropped": "the foreign partition is gone, not committed",
+    "attach.attached": "the leaf stands in its place, not committed",
+    "attach.commit": "the seam is moved, not committed",
+    "attach.committed": "the rows are hot, the delta still has versions of them",
+    "untier.tidied": "they are gone, the lake still has the rows",
+    "trim.begin": "rows nobody reads are to be removed from the lake",
+    "trim.commit": "the Iceberg commit is made, nobody knows",
+    "trim.recorded": "readers have the new snapshot",
+    "abandon.begin": "a leaf that cannot be attached is to be dropped",
+    "abandon.end": "it is dropped",
+}
+
 # The same for a cold write, in the gateway.
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
@@ -132,7 +162,7 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS)
+    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS, UNTIER_POINTS)
     if not any(point in points for points in every):
         raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:

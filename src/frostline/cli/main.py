@@ -8,7 +8,20 @@ import typer
 from typer.core import TyperGroup
 
 import frostline
-from frostline.cli import assess, clean, demo, explain, options, partition, retention, settings, stack, tables, worker
+from frostline.cli import (
+    assess,
+    clean,
+    demo,
+    explain,
+    leaving,
+    options,
+    partition,
+    retention,
+    settings,
+    stack,
+    tables,
+    worker,
+)
 from frostline.cli.common import Options, clear_errors
 
 
@@ -59,6 +72,7 @@ options.add_to(app)
 retention.add_to(app)
 worker.add_to(app)
 clean.add_to(app)
+leaving.add_to(app)
 stack.add_to(app)
 explain.add_to(app)
 settings.add_to(app)

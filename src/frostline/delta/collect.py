@@ -17,7 +17,7 @@ from frostline.model.tables import Table
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 2"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 3"  # its comment; functions of an older one are made anew by `frostline init`
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,8 @@ DECLARE
   said text;  -- a constant to the planner, so that it travels
   computed_at text;
   current_snapshot text;
+  current_seam text;
+  newest_key {key_type};
   retained text;
   lowest {key_type};
 BEGIN
@@ -170,8 +172,9 @@ BEGIN
     INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
   ){passing}
   SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
-    count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T')
-  INTO found_rows, kept_rows, found_batch, new_rows, lowest
+    count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T'),
+    max(held.{key_column}) FILTER (WHERE held._op <> 'H')
+  INTO found_rows, kept_rows, found_batch, new_rows, lowest, newest_key
   FROM held;
   IF found_rows = 0 THEN
     RETURN;
@@ -194,11 +197,11 @@ BEGIN
   -- Whoever changes the lake waits for us from here on, so the snapshot stays what it is until we commit.
   PERFORM pg_advisory_xact_lock_shared({fence}, {id});
   IF current_setting('transaction_isolation') = 'read committed' THEN
-    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from INTO current_snapshot, retained
+    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from, t.seam INTO current_snapshot, retained, current_seam
     FROM frostline.tables t WHERE t.id = {id};
   ELSE
     -- A plain read would be of our own, older snapshot.
-    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from INTO current_snapshot, retained
+    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from, t.seam INTO current_snapshot, retained, current_seam
     FROM frostline.tables t WHERE t.id = {id} FOR SHARE;
   END IF;
   IF lowest < retained::{key_type} THEN
@@ -210,7 +213,9 @@ BEGIN
   said := format('%s %s %s', {id}, found_batch, found_rows);
   -- One round trip; a SELECT would take three.
   DELETE FROM frostline.call_collected c WHERE c.argument = said RETURNING c.answer INTO computed_at;
-  IF computed_at IS DISTINCT FROM current_snapshot THEN
+  -- A version of a row that is hot by now would be read by nobody: its period came back since it was computed.
+  IF computed_at IS DISTINCT FROM current_snapshot
+     OR newest_key IS NOT NULL AND (newest_key < current_seam::{key_type}) IS NOT TRUE THEN
     RAISE EXCEPTION USING ERRCODE = '40001',
       MESSAGE = {moved},
       HINT = 'Nothing was changed. Retry the transaction.';

@@ -94,6 +94,12 @@ def _undo(table: IcebergTable, managed: Managed, operations: set[str], files: Ma
             update.delete_data_file(file)
 
 
+def entries(table: IcebergTable) -> list[ManifestEntry]:
+    """Every file of the head."""
+    head = table.current_snapshot()
+    return _entries(table.io, head) if head is not None else []
+
+
 def _registered(managed: Managed, files: Mapping[str, str]) -> dict[File, DataFile]:
     """The files of the snapshot that Postgres reads; none before the first archive run."""
     if managed.snapshot_id is None or managed.metadata_location is None:

@@ -81,7 +81,7 @@ def merge(spark: SparkSession, settings: Settings, managed: Managed, versions: V
     try:
         with (
             _source(spark, settings, managed, versions, operation) as source,
-            _stamped(spark, {layout.OPERATION: str(operation)}),
+            stamped(spark, {layout.OPERATION: str(operation)}),
             quiet(),
         ):
             spark.sql(statement(settings, managed, source, versions.bounds))
@@ -152,7 +152,7 @@ def _within(managed: Managed, bounds: Sequence[Bounds]) -> list[str]:
 
 
 @contextmanager
-def _stamped(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+def stamped(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
     """What is committed in this block carries the properties in its snapshot's summary."""
     for name, value in properties.items():
         spark.conf.set(f"{_PROPERTY}{name}", value)

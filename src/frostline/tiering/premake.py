@@ -104,7 +104,7 @@ def _statements(connection: Connection, managed: Managed, like: Leaf, leaf: Leaf
         name,
         hot,
         SQL("").join(SQL(", CONSTRAINT {} CHECK ({})").format(Identifier(check), held) for check, held in checks),
-        _clauses(options, tablespace, method),
+        clauses(options, tablespace, method),
     )
     full = {"f": "FULL", "n": "NOTHING"}.get(identity)
     return [
@@ -117,7 +117,7 @@ def _statements(connection: Connection, managed: Managed, like: Leaf, leaf: Leaf
     ]
 
 
-def _clauses(options: list[str] | None, tablespace: str | None, method: str | None) -> Composable:
+def clauses(options: list[str] | None, tablespace: str | None, method: str | None) -> Composable:
     parts: list[Composable] = []
     if method is not None:
         parts.append(SQL(" USING {}").format(Identifier(method)))

@@ -559,7 +559,7 @@ ORDER BY 2 DESC
 LIMIT 1;
 
 -- name: unequipped
--- Registered tables without the function that stores cold writes (an older version has registered them), or without the
+-- Registered tables without the function that stores cold writes as this version does (an older one made it), or without the
 -- trigger that row-level security needs (it was enabled since).
 SELECT t.id FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
 WHERE obj_description(to_regprocedure('frostline.store_' || t.id || '(oid, bool)'), 'pg_proc') IS DISTINCT FROM %(version)s
@@ -581,3 +581,47 @@ SELECT n.nspname, c.relname, c.oid <> %(oid)s, c.relrowsecurity
 FROM pg_partition_ancestors(%(oid)s) a
 JOIN pg_class c ON c.oid = a.relid
 JOIN pg_namespace n ON n.oid = c.relnamespace;
+
+-- name: cold_periods
+-- The foreign partitions of a table with their OIDs and sizes.
+SELECT c.oid, n.nspname, c.relname, p.lower, p.upper, p.rows, p.bytes
+FROM frostline.periods p
+JOIN pg_class c ON c.oid = p.foreign_table
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s;
+
+-- name: indexes
+-- Indexes of a relation that belong to no constraint: what CREATE INDEX ON another one says after its name.
+SELECT s.spcname, x.indisunique,
+       substr(pg_get_indexdef(c.oid), length(format('CREATE %%sINDEX %%I ON ONLY %%I.%%I ',
+              CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END, c.relname, n.nspname, t.relname)) + 1)
+FROM pg_index x
+JOIN pg_class c ON c.oid = x.indexrelid
+JOIN pg_class t ON t.oid = x.indrelid
+JOIN pg_namespace n ON n.oid = t.relnamespace
+LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
+WHERE x.indrelid = %(oid)s AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = c.oid AND k.contype IN ('p', 'u', 'x'))
+ORDER BY c.oid;
+
+-- name: unfinished_untiers
+-- Operations that bring a period back and whose run ended before they did; with the leaf they made, and whether every
+-- change of the period is written to it as well.
+SELECT o.id, o.leaf, o.lower, o.upper, l.oid, n.nspname, l.relname,
+       EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = t.delta AND g.tgname = '!frostline follow ' || o.id
+                                          AND g.tgenabled = 'A') AS followed,
+       o.loaded_from IS NOT DISTINCT FROM t.snapshot_id AS current
+FROM frostline.operations o
+JOIN frostline.tables t ON t.id = o.table_id
+LEFT JOIN pg_namespace n ON n.nspname = 'frostline_untier_' || o.id
+LEFT JOIN pg_class l ON l.relnamespace = n.oid AND l.relkind = 'r'
+WHERE o.table_id = %(table)s AND o.kind = 'untier'
+  AND (o.state = 'running' OR n.oid IS NOT NULL OR to_regprocedure('frostline_delta.follow_' || o.id || '()') IS NOT NULL)
+ORDER BY o.id;
+
+-- name: unfinished_trims
+SELECT o.id FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.kind = 'trim' AND o.state = 'running' ORDER BY o.id;
+
+-- name: leaf_of_untier
+SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %(schema)s AND c.relkind = 'r';

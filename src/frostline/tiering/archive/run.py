@@ -22,6 +22,7 @@ from frostline.tiering.archive import capture, export, plan, recover, steps, swa
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.register import ensure_bound_checks
+from frostline.tiering.trim import trim
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,7 @@ def periods(settings: Settings, text: str, report: Report, warm: Warm, before: s
             if not leaves:
                 return
             lake.check(settings)
+            managed = trim(connection, settings, managed, report, warm.session)
             upper = ddl.leaves_move(connection, managed.table)
             for leaf in managed.table.leaves:
                 ensure_bound_checks(connection, managed.table, leaf, upper=upper)

@@ -49,7 +49,7 @@ def fold(settings: Settings, text: str, report: Report, warm: Warm, *, always: b
     with connect(settings.dsn.get_secret_value(), application="frostline fold") as connection:
         managed = registry.get(connection, text)
         with only_writer(connection, managed) as locked:
-            done = _adopted(connection, settings, locked, report)
+            done = adopted(connection, settings, locked, report)
             current = registry.get(connection, text) if done else locked  # its snapshot has moved
             waiting = delta.waiting(connection, current)
             if waiting.versions and (always or due(connection, settings, current, waiting)):
@@ -57,7 +57,8 @@ def fold(settings: Settings, text: str, report: Report, warm: Warm, *, always: b
             return done
 
 
-def _adopted(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[Folded]:
+def adopted(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[Folded]:
+    """Record what an earlier run has committed to Iceberg; the caller holds the table's lock."""
     found = recover.settle(connection, settings, managed)
     if found is None:
         return []

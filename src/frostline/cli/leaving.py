@@ -1,0 +1,65 @@
+"""The way back: untier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from frostline.catalog import registry
+from frostline.catalog.database import connect
+from frostline.cli.common import load_settings, output, report, require_dsn
+from frostline.cli.tables import PANEL, DryRun, Name
+from frostline.local import artifacts
+
+if TYPE_CHECKING:
+    from frostline.tiering.untier.run import Returned
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("untier", rich_help_panel=PANEL)(untier)
+
+
+def untier(
+    context: typer.Context,
+    table: Name,
+    period: Annotated[
+        str, typer.Argument(metavar="PERIOD", help="A cold partition's name, or a value of the partition key.")
+    ],
+    dry_run: DryRun = False,
+) -> None:
+    """Bring a cold period back into Postgres, and every newer one that is cold: the cold tier has no holes.
+
+    frostline untier public.events events_2026_07
+
+    frostline untier public.events 2026-07-15 --dry-run
+    """
+    from frostline.pipeline.session import spark_session
+    from frostline.tiering.archive.run import Warm
+    from frostline.tiering.untier import run
+
+    settings = load_settings(context)
+    dsn = require_dsn(settings)
+    if dry_run:
+        with connect(dsn) as connection:
+            found = run.planned(connection, registry.get(connection, table), period)
+        report().line("Nothing was changed. These would come back:")
+    else:
+        # Spark is only started where a file of the lake has to be rewritten.
+        with Warm(lambda: spark_session(settings, artifacts.fetch(settings, report=report()).jars)) as warm:
+            found = run.untier(settings, table, period, report(), warm)
+    print_returned(found)
+
+
+def print_returned(found: list[Returned]) -> None:
+    heads = ("partition", "from", "to", "rows", "lake bytes", "changes not yet in the lake")
+    shown = Table(*heads, box=None, pad_edge=False, header_style="bold")
+    for column in shown.columns[3:]:
+        column.justify = "right"
+    for one in found:
+        lower, upper = one.period.range.lower or "MINVALUE", one.period.range.upper
+        figures = (f"{figure:,}" for figure in (one.rows, one.period.bytes, one.changed))
+        shown.add_row(Text(str(one.period)), Text(str(lower)), Text(str(upper)), *figures)
+    output().print(shown)

@@ -1,0 +1,143 @@
+"""Trimming: rows of the lake at or above the seam go, and readers get the snapshot without them.
+
+They are there because their periods came back. Nobody reads them, but were their periods archived once more, they would
+stand there twice: so whoever adds to the lake trims first. Rolling forward is always right: a commit that an earlier
+run made and did not live to record is recorded by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from frostline.catalog import queries, registry
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import Interrupted, OperationError, UnknownOutcome
+from frostline.faults import reached
+from frostline.lake import catalog as lake
+from frostline.lake import durable, layout, merging, surplus
+from frostline.lake.merging import Merged
+from frostline.pipeline import remove
+from frostline.report import Report
+from frostline.tiering.archive import steps
+from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Operation:
+    """One trim of one table."""
+
+    id: int
+    managed: Managed
+    locks: Wanted = field(default_factory=Wanted)
+
+
+def trim(
+    connection: Connection, settings: Settings, managed: Managed, report: Report, spark: Callable[[], SparkSession]
+) -> Managed:
+    """Trim a table whose lake holds more than its cold rows; the caller holds its lock. Returns the table as it is."""
+    if not _is_surplus(connection, managed):
+        return managed
+    with report.step(f"trim the lake of {managed.table}") as progress:
+        for (id_,) in queries.rows(connection, "unfinished_trims", table=managed.id):
+            left = Operation(id_, managed, from_settings(settings))
+            made = _committed(connection, settings, left)
+            if made is not None:
+                _record(connection, settings, left, made)
+                break
+            steps.fail(connection, id_, "the run ended before its commit to the lake; a later one began anew")
+        else:
+            whole, reaching = surplus.places(settings, managed)
+            if whole or reaching:
+                _one(connection, settings, managed, whole, reaching, spark)
+            else:
+                connection.execute("UPDATE frostline.tables SET surplus = false WHERE id = %s", (managed.id,))
+            progress.note = f"{len(whole)} files removed, {len(reaching)} rewritten"
+    return registry.get_by_id(connection, managed.id)
+
+
+def _is_surplus(connection: Connection, managed: Managed) -> bool:
+    found = connection.execute("SELECT surplus FROM frostline.tables WHERE id = %s", (managed.id,)).fetchone()
+    return found == (True,)
+
+
+def _one(
+    connection: Connection,
+    settings: Settings,
+    managed: Managed,
+    whole: list[str],
+    reaching: list[str],
+    spark: Callable[[], SparkSession],
+) -> None:
+    reached("trim.begin")
+    row = connection.execute(
+        "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'trim', %s, %s) RETURNING id",
+        (managed.id, str(managed.table), managed.seam.text if managed.seam is not None else "MINVALUE"),
+    ).fetchone()
+    assert row is not None
+    operation = Operation(row[0], managed, from_settings(settings))
+    ours = _ours(connection, managed)
+    others = merging.ready(settings, managed, ours, layout.merge_properties(managed, settings.lake.file_size))
+    if others.snapshots:
+        raise Interrupted(
+            f"another program has committed to the Iceberg table of {managed.table}; nothing was removed from it",
+            hint="run frostline fold, which takes that over, then the same command again",
+        )
+    if reaching:
+        remove.from_bound(spark(), settings, managed, managed.seam, operation.id)
+    else:
+        surplus.remove(settings, managed, whole, operation.id)
+    reached("trim.commit")
+    made = _committed(connection, settings, operation)
+    if made is None:
+        raise UnknownOutcome(
+            f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as they did",
+            hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
+        )
+    _record(connection, settings, operation, made)
+
+
+def _committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
+    made = merging.found(settings, operation.managed, operation.id, _ours(connection, operation.managed))
+    return made if made is not None and not made.others.snapshots else None
+
+
+def _record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> None:
+    """Cold writers are kept out, as when a fold moves the snapshot; who has read the old one tries again."""
+    managed = operation.managed
+    durable.flush(settings, managed, made.id)
+
+    def work() -> None:
+        fence(connection, managed.id)
+        moved = connection.execute(
+            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s, surplus = false"
+            " WHERE id = %s AND snapshot_id = %s AND seam IS NOT DISTINCT FROM %s",
+            (
+                made.id,
+                made.metadata_location,
+                managed.id,
+                managed.snapshot_id,
+                managed.seam.text if managed.seam is not None else None,
+            ),
+        )
+        if moved.rowcount != 1:
+            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; readers go on as before")
+        connection.execute(
+            "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s WHERE id = %s",
+            (made.id, made.metadata_location, operation.id),
+        )
+
+    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
+    with_short_locks(connection, work, f"trimming {managed.table}", locks)
+    reached("trim.recorded")
+    steps.finish(connection, operation)
+
+
+def _ours(connection: Connection, managed: Managed) -> set[str]:
+    return {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}

@@ -1,0 +1,47 @@
+"""Step 3, compare: the new leaf and what readers see of the period, by Postgres, at one snapshot."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from frostline.catalog.database import connect
+from frostline.config import Settings
+from frostline.errors import Interrupted, OperationError
+from frostline.faults import reached
+from frostline.tiering.digest import differing, digest_of, exported_snapshot, first_keys, foreign_table
+from frostline.tiering.untier.operation import Operation
+
+
+def compare(settings: Settings, operation: Operation) -> int:
+    """Count and content hash of every column must be equal; returns the number of rows."""
+    managed, period = operation.managed, operation.period
+    leaf = SQL("ONLY {}").format(Identifier(operation.schema, period.name))
+    with connect(settings.dsn.get_secret_value(), application="frostline untier", autocommit=False) as connection:
+        foreign = Identifier("frostline", f"untier_{operation.id}")
+        try:
+            scope = f" snapshot {exported_snapshot(connection)}"
+            connection.execute(foreign_table(managed, foreign, period.range, scope))
+            here = digest_of(connection, managed.table, leaf)
+            reached("compare.leaf")
+            there = digest_of(connection, managed.table, foreign)
+            if here != there:
+                keys = first_keys(connection, managed, leaf, foreign)
+                raise OperationError(
+                    f"the leaf made of {period} and the cold rows themselves differ; those stay where they are",
+                    detail=f"{here.rows} rows in the leaf, {there.rows} in the cold tier; columns that differ: "
+                    f"{', '.join(differing(managed.table.stored, here, there)) or 'none'}; first keys "
+                    f"({', '.join(managed.table.primary_key)}): {', '.join(keys) or 'none'}",
+                    hint="`frostline verify` says whether the lake is whole; if it is, report this",
+                    sqlstate="XX001",
+                )
+        except psycopg.OperationalError as error:
+            raise Interrupted(
+                f"the leaf made of {period} could not be compared with the cold rows; those stay where they are",
+                detail=" ".join(str(error).split()),
+                hint="is the gateway running? `frostline status` shows it; the same command goes on from here",
+            ) from error
+        finally:
+            if not connection.broken:
+                connection.rollback()
+    return here.rows

@@ -1,0 +1,196 @@
+"""Step 1, load: the period's rows at one snapshot stream into a new leaf that nobody sees yet.
+
+The leaf is filled by `COPY ... FREEZE` in the transaction that makes it: once it is attached, a transaction whose
+snapshot is older than the leaf sees its rows too. Only that transaction's rows pass through here, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+from psycopg.sql import SQL, Composable, Composed, Identifier
+
+from frostline.catalog import queries
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import Interrupted, OperationError, RefusedError
+from frostline.faults import reached
+from frostline.model.tables import Leaf
+from frostline.report import Task
+from frostline.tiering import ddl
+from frostline.tiering.archive.steps import wanted
+from frostline.tiering.digest import exported_snapshot, foreign_table
+from frostline.tiering.locks import with_short_locks
+from frostline.tiering.premake import clauses
+from frostline.tiering.untier.operation import Operation
+
+_BLOCK = 1 << 18  # bytes handed on at once
+
+
+def load(connection: Connection, settings: Settings, operation: Operation, progress: Task) -> int:
+    """Make the leaf and fill it; returns the number of rows."""
+    dsn = settings.dsn.get_secret_value()
+    with (
+        connect(dsn, application="frostline untier", autocommit=False) as reader,
+        connect(dsn, application="frostline untier", autocommit=False) as loader,
+    ):
+        source = _source(reader, operation)
+        reached("load.snapshot")
+        for statement in _leaf(loader, operation):
+            loader.execute(statement)
+        try:
+            rows = _copy(reader, loader, operation, source, progress)
+        except psycopg.Error as error:
+            raise _failed(operation, error) from error
+        reached("load.copied")
+        for statement in _keys(loader, operation):
+            loader.execute(statement)
+        loader.execute(SQL("ANALYZE {}").format(_name(operation)))
+        _note(reader, loader, operation)
+        reached("load.commit")
+        loader.commit()
+        reader.rollback()
+    operation.leaf = made(connection, operation)
+    reached("load.committed")
+    refer(connection, operation)
+    return rows
+
+
+def made(connection: Connection, operation: Operation) -> Leaf:
+    """The leaf as it waits in its schema."""
+    found = queries.row(connection, "resolve", schema=operation.schema, name=operation.period.name)
+    assert found is not None
+    return Leaf(found[0], operation.schema, operation.period.name, operation.period.range)
+
+
+def refer(connection: Connection, operation: Operation) -> None:
+    """Foreign keys, each in two steps: writers of the referenced table wait for a moment only."""
+    leaf = operation.leaf
+    assert leaf is not None
+    there = {name for name, *_ in queries.rows(connection, "constraints", oid=leaf.oid)}
+    for name, kind, definition, _ in queries.rows(connection, "constraints", oid=operation.managed.hot_oid):
+        if kind != "f":
+            continue
+        if name not in there:
+            unproven = definition if definition.endswith((" NOT VALID", " NOT ENFORCED")) else f"{definition} NOT VALID"
+            add = SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(_name(operation), Identifier(name), SQL(unproven))
+            locks = wanted(connection, operation, [leaf.oid])
+            with_short_locks(connection, lambda add=add: connection.execute(add), f"a foreign key of {leaf}", locks)
+        if definition.endswith(" NOT ENFORCED"):
+            continue
+        try:
+            connection.execute(
+                SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(_name(operation), Identifier(name))
+            )
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise RefusedError(
+                f"{operation.period} stays in the lake: rows of it refer to what is gone, and {name} forbids that",
+                detail=error.diag.message_detail,
+                hint="delete these rows or give them what they refer to, then run the same command again",
+            ) from None
+
+
+def _source(reader: Connection, operation: Operation) -> Identifier:
+    """A foreign table that exists only inside the reader's transaction, and shows the period at its snapshot."""
+    snapshot = exported_snapshot(reader)
+    name = Identifier("frostline", f"untier_{operation.id}")
+    reader.execute(foreign_table(operation.managed, name, operation.period.range, f" snapshot {snapshot}"))
+    return name
+
+
+def _leaf(loader: Connection, operation: Operation) -> list[Composed]:
+    """A leaf like those that are hot, with the CHECKs that let it be attached without being read."""
+    managed, name = operation.managed, _name(operation)
+    like = next((leaf for leaf in managed.table.leaves if leaf.range is not None), None)
+    row = queries.row(loader, "manner", oid=like.oid if like is not None else managed.hot_oid)
+    assert row is not None
+    options, tablespace, method, identity, _ = row
+    checks = ddl.bound_checks(managed.table, operation.period.range, upper=True)
+    full = {"f": "FULL", "n": "NOTHING"}.get(identity)
+    return [
+        SQL("CREATE SCHEMA {}").format(Identifier(operation.schema)),
+        # Like the table itself: before 17 the hot partition has a default where the table has an identity.
+        SQL(
+            "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE"
+            " INCLUDING COMPRESSION{}){}"
+        ).format(
+            name,
+            Identifier(managed.table.schema, managed.table.name),
+            SQL("").join(SQL(", CONSTRAINT {} CHECK ({})").format(Identifier(check), held) for check, held in checks),
+            clauses(options if like is not None else None, tablespace, method),
+        ),
+        *([SQL(f"ALTER TABLE {{}} REPLICA IDENTITY {full}").format(name)] if full else []),
+    ]
+
+
+def _copy(
+    reader: Connection, loader: Connection, operation: Operation, source: Identifier, progress: Task
+) -> int:
+    columns = written(operation.managed)
+    out = SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, source)
+    into = SQL("COPY {} ({}) FROM STDIN (FREEZE)").format(_name(operation), columns)
+    total = 0
+    with reader.cursor() as from_, loader.cursor() as to, from_.copy(out) as rows, to.copy(into) as target:
+        for number, block in _blocks(rows):
+            target.write(block)
+            total += number
+            progress.advance(number)
+    return total
+
+
+def _blocks(rows: psycopg.Copy) -> Iterator[tuple[int, bytes]]:
+    """Rows put together to blocks, with how many there are in each."""
+    block, number = bytearray(), 0
+    for row in rows:
+        block += row
+        number += 1
+        if len(block) >= _BLOCK:
+            yield number, bytes(block)
+            block, number = bytearray(), 0
+    yield number, bytes(block)
+
+
+def _keys(loader: Connection, operation: Operation) -> Iterator[Composed]:
+    """Key and indexes, built where nobody waits for them, under the names that Postgres gives by itself."""
+    name = _name(operation)
+    for _, kind, definition, _ in queries.rows(loader, "constraints", oid=operation.managed.hot_oid):
+        if kind != "f":
+            yield SQL("ALTER TABLE {} ADD {}").format(name, SQL(definition))
+    for tablespace, unique, definition in queries.rows(loader, "indexes", oid=operation.managed.hot_oid):
+        yield SQL("SET LOCAL default_tablespace = {}").format(tablespace or "")
+        yield SQL("CREATE {}INDEX ON {} {}").format(SQL("UNIQUE " if unique else ""), name, SQL(definition))
+
+
+def _note(reader: Connection, loader: Connection, operation: Operation) -> None:
+    """What the leaf holds: which Iceberg snapshot, and which versions of the delta."""
+    managed = operation.managed
+    query = SQL(
+        "SELECT t.snapshot_id, ARRAY(SELECT d._seq FROM {} d WHERE {}) FROM frostline.tables t WHERE t.id = {}"
+    ).format(Identifier(*managed.delta), ddl.within(managed.table, operation.period.range), managed.id)
+    row = reader.execute(query).fetchone()
+    assert row is not None
+    loader.execute(
+        "UPDATE frostline.operations SET loaded_from = %s, loaded = %s WHERE id = %s", (*row, operation.id)
+    )
+
+
+def _name(operation: Operation) -> Identifier:
+    return Identifier(operation.schema, operation.period.name)
+
+
+def written(managed: Managed) -> Composable:
+    """The columns that can be written; generated ones are computed again."""
+    return SQL(", ").join(Identifier(c.name) for c in managed.table.columns if not c.generated)
+
+
+def _failed(operation: Operation, error: psycopg.Error) -> OperationError:
+    away = isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57", "HV")
+    return (Interrupted if away else OperationError)(
+        f"{operation.period} could not be brought back; its rows stay in the lake as they were",
+        detail=" ".join(str(error).split()),
+        hint="is the gateway running? `frostline status` shows it, `frostline up` starts it"
+        if away
+        else "run the same command again",
+    )
