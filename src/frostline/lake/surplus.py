@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.lake import inspect, layout, lineage, storage
 from frostline.lake import files as lake
+from frostline.lake import inspect, layout, lineage, storage
 from frostline.lake.catalog import opened, table_of
 from frostline.model.bounds import Range
 

@@ -21,8 +21,10 @@ _DAY = 86_400_000_000  # microseconds: a date's bound counts days
 def from_bound(spark: SparkSession, settings: Settings, managed: Managed, bound: Bound | None, operation: int) -> None:
     """All rows whose key is not below the bound (None: all there are), in one commit with the operation's id."""
     key = managed.table.key_column
-    order = bound.order // _DAY if bound is not None and managed.table.key_type == "date" else bound and bound.order
-    where = "true" if order is None else f"{quoted(managed.lake_names[key.name])} >= {literal(key, order)}"
+    where = "true"
+    if bound is not None:
+        order = bound.order // _DAY if managed.table.key_type == "date" else bound.order
+        where = f"{quoted(managed.lake_names[key.name])} >= {literal(key, order)}"
     try:
         with stamped(spark, {layout.OPERATION: str(operation)}), quiet():
             spark.sql(f"DELETE FROM {table_name(settings, managed)} WHERE {where}")

@@ -13,6 +13,8 @@ from frostline.lake import leftovers
 from frostline.report import Report
 from frostline.tiering.archive import plan, recover
 from frostline.tiering.archive.steps import Operation
+from frostline.tiering.locks import from_settings
+from frostline.tiering.untier import recover as returning
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ def look(connection: Connection, settings: Settings, managed: Managed, older_tha
         kept = oid == going
         note = "an operation that can go on captures here" if kept else "captures for nobody"
         found.append(Found("triggers", f"{schema}.{name}", note, kept=kept))
+    for left in returning.unfinished(connection, managed):
+        found.append(Found("untier", left.period, "ended before its rows were back; `frostline untier` may go on"))
     row = connection.execute(recover.nobodys_rows(managed, resumed, "SELECT count(*)")).fetchone()
     if row is not None and row[0]:
         found.append(Found("captured rows", ".".join(managed.delta), f"{row[0]:,} rows of periods that are not cold"))
@@ -49,6 +53,9 @@ def clean(
 ) -> list[Found]:
     """Remove it. The caller holds the table's lock, so nobody is at work on it."""
     found = [one for one in look(connection, settings, managed, older_than) if one.what not in _IN_LAKE]
+    locks = from_settings(settings)
+    for left in returning.settle(connection, managed, locks, report):
+        returning.abandon(connection, managed, left.id, locks, "given up by frostline clean")
     leaves = plan.expired(connection, managed)
     resumed = recover.settle(connection, managed, leaves[0] if leaves else None, report)
     # Spark may have outlived the run that died, and still be writing what the operation goes on with.

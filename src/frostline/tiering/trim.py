@@ -40,31 +40,36 @@ class Operation:
 
 def trim(
     connection: Connection, settings: Settings, managed: Managed, report: Report, spark: Callable[[], SparkSession]
-) -> Managed:
-    """Trim a table whose lake holds more than its cold rows; the caller holds its lock. Returns the table as it is."""
+) -> None:
+    """Trim a table whose lake holds more than its cold rows; the caller holds its lock."""
     if not _is_surplus(connection, managed):
-        return managed
+        return
     with report.step(f"trim the lake of {managed.table}") as progress:
-        for (id_,) in queries.rows(connection, "unfinished_trims", table=managed.id):
-            left = Operation(id_, managed, from_settings(settings))
-            made = _committed(connection, settings, left)
-            if made is not None:
-                _record(connection, settings, left, made)
-                break
-            steps.fail(connection, id_, "the run ended before its commit to the lake; a later one began anew")
-        else:
-            whole, reaching = surplus.places(settings, managed)
-            if whole or reaching:
-                _one(connection, settings, managed, whole, reaching, spark)
-            else:
-                connection.execute("UPDATE frostline.tables SET surplus = false WHERE id = %s", (managed.id,))
-            progress.note = f"{len(whole)} files removed, {len(reaching)} rewritten"
-    return registry.get_by_id(connection, managed.id)
+        managed = _adopted(connection, settings, managed)
+        whole, reaching = surplus.places(settings, managed)
+        if whole or reaching:
+            _one(connection, settings, managed, whole, reaching, spark)
+        # Only here: a commit of an earlier run may be from before the seam moved once more.
+        connection.execute("UPDATE frostline.tables SET surplus = false WHERE id = %s", (managed.id,))
+        progress.note = f"{len(whole)} files removed, {len(reaching)} rewritten"
 
 
 def _is_surplus(connection: Connection, managed: Managed) -> bool:
     found = connection.execute("SELECT surplus FROM frostline.tables WHERE id = %s", (managed.id,)).fetchone()
     return found == (True,)
+
+
+def _adopted(connection: Connection, settings: Settings, managed: Managed) -> Managed:
+    """Record what an earlier run has committed; returns the table as it is then."""
+    for (id_,) in queries.rows(connection, "unfinished_trims", table=managed.id):
+        left = Operation(id_, managed, from_settings(settings))
+        made = _committed(connection, settings, left)
+        if made is None:
+            steps.fail(connection, id_, "the run ended before its commit to the lake; a later one began anew")
+        else:
+            _record(connection, settings, left, made)
+            managed = registry.get_by_id(connection, managed.id)
+    return managed
 
 
 def _one(
@@ -116,15 +121,8 @@ def _record(connection: Connection, settings: Settings, operation: Operation, ma
     def work() -> None:
         fence(connection, managed.id)
         moved = connection.execute(
-            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s, surplus = false"
-            " WHERE id = %s AND snapshot_id = %s AND seam IS NOT DISTINCT FROM %s",
-            (
-                made.id,
-                made.metadata_location,
-                managed.id,
-                managed.snapshot_id,
-                managed.seam.text if managed.seam is not None else None,
-            ),
+            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
+            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
         )
         if moved.rowcount != 1:
             raise OperationError(f"the snapshot of {managed.table} was moved by someone else; readers go on as before")

@@ -87,7 +87,7 @@ def periods(settings: Settings, text: str, report: Report, warm: Warm, before: s
             if not leaves:
                 return
             lake.check(settings)
-            managed = trim(connection, settings, managed, report, warm.session)
+            trim(connection, settings, managed, report, warm.session)
             upper = ddl.leaves_move(connection, managed.table)
             for leaf in managed.table.leaves:
                 ensure_bound_checks(connection, managed.table, leaf, upper=upper)

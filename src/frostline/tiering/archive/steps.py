@@ -76,7 +76,7 @@ def begin(connection: Connection, managed: Managed, leaf: Leaf) -> Operation:
     return Operation(row[0], managed, leaf, range_)
 
 
-def again(connection: Connection, operation: Operation) -> None:
+def again(connection: Connection, operation: Recorded) -> None:
     """An operation whose run died goes on in this one."""
     connection.execute(
         "UPDATE frostline.operations SET state = 'running', error = NULL, finished_at = NULL, waiting_since = NULL,"

@@ -98,7 +98,7 @@ def _wait_for_older(connection: Connection, operation: Operation) -> None:
     tell = wanted(connection, operation, []).tell
     assert tell is not None
     # Those that come later see all of it.
-    older = dict(connection.execute(query, parameters).fetchall())
+    older: dict[str, str] = dict(connection.execute(query, parameters).fetchall())
     deadline, waited = time.monotonic() + operation.locks.patience, bool(older)
     while older:
         tell([{"query": said} for said in list(older.values())[:_SHOWN]])
@@ -112,7 +112,7 @@ def _wait_for_older(connection: Connection, operation: Operation) -> None:
                 sqlstate="55P03",
             )
         time.sleep(_LOOK_SECONDS)
-        still = dict(connection.execute(query, parameters).fetchall())
+        still = {key for key, _ in connection.execute(query, parameters)}
         older = {key: said for key, said in older.items() if key in still}
     if waited:
         tell(None)

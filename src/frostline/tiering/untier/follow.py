@@ -53,9 +53,9 @@ def follow(connection: Connection, operation: Operation) -> int:
 
 def no_longer(operation: Operation) -> Composed:
     """The trigger's function once the leaf is in its place; the trigger itself goes when nobody waits for it."""
-    return SQL(
-        "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS $frostline$BEGIN RETURN NULL; END$frostline$"
-    ).format(Identifier(SCHEMA, operation.function))
+    return SQL("CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS {}").format(
+        Identifier(SCHEMA, operation.function), "BEGIN RETURN NULL; END"
+    )
 
 
 def end(managed: Managed, id_: int) -> list[Composed]:
@@ -152,6 +152,4 @@ def _list(names: tuple[str, ...], prefix: str = "") -> Composed:
 
 
 def _same(names: tuple[str, ...], one: str, other: str) -> Composed:
-    return SQL(" AND ").join(
-        SQL("{}{c} = {}{c}").format(SQL(one), SQL(other), c=Identifier(name)) for name in names
-    )
+    return SQL(" AND ").join(SQL("{}{c} = {}{c}").format(SQL(one), SQL(other), c=Identifier(name)) for name in names)

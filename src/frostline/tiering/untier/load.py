@@ -7,6 +7,7 @@ snapshot is older than the leaf sees its rows too. Only that transaction's rows 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier
@@ -76,14 +77,12 @@ def refer(connection: Connection, operation: Operation) -> None:
         if name not in there:
             unproven = definition if definition.endswith((" NOT VALID", " NOT ENFORCED")) else f"{definition} NOT VALID"
             add = SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(_name(operation), Identifier(name), SQL(unproven))
-            locks = wanted(connection, operation, [leaf.oid])
-            with_short_locks(connection, lambda add=add: connection.execute(add), f"a foreign key of {leaf}", locks)
+            work = partial(connection.execute, add)
+            with_short_locks(connection, work, f"adding {name} to {leaf}", wanted(connection, operation, [leaf.oid]))
         if definition.endswith(" NOT ENFORCED"):
             continue
         try:
-            connection.execute(
-                SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(_name(operation), Identifier(name))
-            )
+            connection.execute(SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(_name(operation), Identifier(name)))
         except psycopg.errors.ForeignKeyViolation as error:
             raise RefusedError(
                 f"{operation.period} stays in the lake: rows of it refer to what is gone, and {name} forbids that",
@@ -125,9 +124,7 @@ def _leaf(loader: Connection, operation: Operation) -> list[Composed]:
     ]
 
 
-def _copy(
-    reader: Connection, loader: Connection, operation: Operation, source: Identifier, progress: Task
-) -> int:
+def _copy(reader: Connection, loader: Connection, operation: Operation, source: Identifier, progress: Task) -> int:
     columns = written(operation.managed)
     out = SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, source)
     into = SQL("COPY {} ({}) FROM STDIN (FREEZE)").format(_name(operation), columns)
@@ -171,9 +168,7 @@ def _note(reader: Connection, loader: Connection, operation: Operation) -> None:
     ).format(Identifier(*managed.delta), ddl.within(managed.table, operation.period.range), managed.id)
     row = reader.execute(query).fetchone()
     assert row is not None
-    loader.execute(
-        "UPDATE frostline.operations SET loaded_from = %s, loaded = %s WHERE id = %s", (*row, operation.id)
-    )
+    loader.execute("UPDATE frostline.operations SET loaded_from = %s, loaded = %s WHERE id = %s", (*row, operation.id))
 
 
 def _name(operation: Operation) -> Identifier:

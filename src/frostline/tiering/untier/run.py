@@ -77,12 +77,11 @@ def bring_back(
         ensure_bound_checks(connection, managed.table, leaf, upper=upper)
     for period in wanted:
         managed = registry.get_by_id(connection, managed.id)  # the seam moved with the period before
-        operation = next((found for found in going if found.period == period), None)
-        if operation is None:
-            operation = begin(connection, managed, period, locks)
-        else:
-            operation.managed = managed
-            steps.again(connection, operation)
+        resumed = next((found for found in going if found.period == period), None)
+        if resumed is not None:
+            resumed.managed = managed
+            steps.again(connection, resumed)
+        operation = resumed or begin(connection, managed, period, locks)
         yield _one(connection, settings, operation, report)
 
 
