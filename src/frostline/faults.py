@@ -122,6 +122,15 @@ UNTIER_POINTS = {
     "abandon.end": "it is dropped",
 }
 
+# The same for a table that leaves, once its rows are back.
+LEAVE_POINTS = {
+    "leave.forgotten": "the registry names no snapshot of the lake any more, its table is still there",
+    "leave.dropped": "the Iceberg table and its files are gone",
+    "leave.locked": "all locks are held, nothing is changed",
+    "leave.commit": "the table is as it was, not committed",
+    "leave.committed": "it is no longer registered",
+}
+
 # The same for a cold write, in the gateway.
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
@@ -162,7 +171,7 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS, UNTIER_POINTS)
+    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS, UNTIER_POINTS, LEAVE_POINTS)
     if not any(point in points for points in every):
         raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:

@@ -76,6 +76,30 @@ def print_sql(connection: Connection | None) -> str:
     return "\n\n".join(["BEGIN;", *parts, "COMMIT;"])
 
 
+def uninstall(dsn: str, *, dry_run: bool = False) -> list[str]:
+    """Remove all that `install` made, when no table needs it; what an Iceberg table that was kept needs stays."""
+    with connect(dsn, application="frostline uninstall") as connection, connection.transaction() as attempt:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
+        if connection.execute("SELECT to_regclass('frostline.tables')").fetchone() == (None,):
+            raise DatabaseError(f"Frostline is not installed in database {connection.info.dbname}; nothing was changed")
+        tables = [name for (name,) in connection.execute("SELECT relation::text FROM frostline.tables ORDER BY id")]
+        if tables:
+            raise DatabaseError(
+                f"{', '.join(tables)} would lose their cold rows; nothing was changed",
+                hint=f"first: frostline unregister {tables[0]}",
+            )
+        kept = connection.execute("SELECT count(*) FROM frostline_lake.iceberg_tables").fetchone()
+        schemas = ["frostline_delta", "frostline"] + (["frostline_lake"] if kept == (0,) else [])
+        done = ["the gateway's foreign server, with what was created on it"]
+        connection.execute(sql.SQL("DROP SERVER IF EXISTS {} CASCADE").format(sql.Identifier(SERVER_NAME)))
+        for schema in schemas:
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+            done.append(f"schema {schema}")
+        if dry_run:
+            raise psycopg.Rollback(attempt)
+    return done
+
+
 def check_grants(connection: Connection) -> None:
     """One error that lists every grant the role lacks, before anything is tried."""
     missing = [hint for granted, hint in _grants(connection) if not granted]

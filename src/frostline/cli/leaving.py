@@ -1,4 +1,4 @@
-"""The way back: untier."""
+"""The way back: untier, unregister, uninstall."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     app.command("untier", rich_help_panel=PANEL)(untier)
+    app.command("unregister", rich_help_panel=PANEL)(unregister)
+    app.command("uninstall", rich_help_panel=PANEL)(uninstall)
 
 
 def untier(
@@ -51,6 +53,56 @@ def untier(
         with Warm(lambda: spark_session(settings, artifacts.fetch(settings, report=report()).jars)) as warm:
             found = run.untier(settings, table, period, report(), warm)
     print_returned(found)
+    with connect(dsn) as connection:
+        if again := run.expired_again(connection, registry.get(connection, table), found):
+            names = ", ".join(str(one.period) for one in again)
+            report().line(
+                f"{names}: older than the hot period, so the next archive run takes them to the lake again. "
+                f"To keep them, let rows stay hot for longer: frostline set {table} hot='...'"
+            )
+
+
+def unregister(
+    context: typer.Context,
+    table: Name,
+    keep_lake: Annotated[
+        bool, typer.Option("--keep-lake", help="Leave the Iceberg table as it is, with the rows that were cold.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Bring every row back and make the table what it was before it was registered.
+
+    frostline unregister public.events --dry-run
+
+    frostline unregister public.events --keep-lake
+    """
+    from frostline.tiering import unregister as leaving
+
+    settings = load_settings(context)
+    require_dsn(settings)
+    if dry_run:
+        found = leaving.plan(settings, table)
+        rows, size = sum(one.rows for one in found), sum(one.period.bytes for one in found)
+        report().line(f"Nothing was changed. {rows:,} rows ({size:,} bytes in the lake) would come back:")
+        print_returned(found)
+        return
+    left = leaving.unregister(settings, table, report(), keep_lake=keep_lake)
+    print_returned(left.returned)
+    report().line(f"{table} is an ordinary table again.")
+    if left.lake is not None:
+        report().line(f"The Iceberg table {left.lake} was kept, without changes that were never folded.")
+
+
+def uninstall(context: typer.Context, dry_run: DryRun = False) -> None:
+    """Remove Frostline's schemas and server from a database in which no table is registered.
+
+    frostline --dsn postgresql://... uninstall
+    """
+    from frostline.catalog import install
+
+    done = install.uninstall(require_dsn(load_settings(context)), dry_run=dry_run)
+    for line in done:
+        report().line(f"{'would remove' if dry_run else 'removed'} {line}")
 
 
 def print_returned(found: list[Returned]) -> None:

@@ -115,6 +115,25 @@ def remove(settings: Settings, managed: Managed, files: Iterable[File]) -> None:
                 filesystem.delete_file(file.path)
 
 
+def drop(settings: Settings, managed: Managed) -> None:
+    """The Iceberg table goes with all its files; where an earlier run came half-way, the rest."""
+    with opened(settings) as catalog:
+        try:
+            table = table_of(catalog, managed)
+        except NoSuchTableError:
+            if settings.lake.catalog != "jdbc":
+                return  # only the catalog knows where the files were, and it removes them itself
+            location = layout.location(managed, storage.of(settings).root)
+            io = PyArrowFileIO(storage.of(settings).python())
+        else:
+            location = table.location()
+            io = table.io if isinstance(table.io, PyArrowFileIO) else PyArrowFileIO(table.io.properties)
+            catalog.purge_table((managed.lake_namespace, managed.lake_table))
+        scheme, netloc, path = PyArrowFileIO.parse_location(location)
+        with suppress(FileNotFoundError):
+            io.fs_by_scheme(scheme, netloc).delete_dir(path)
+
+
 def _ancestors(table: IcebergTable, snapshot: int | None) -> set[int]:
     found: set[int] = set()
     while snapshot is not None:

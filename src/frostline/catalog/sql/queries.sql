@@ -625,3 +625,35 @@ WHERE o.table_id = %(table)s AND o.kind = 'trim' AND o.state = 'running' ORDER B
 -- name: leaf_of_untier
 SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relkind = 'r';
+
+-- name: own_triggers
+-- Triggers that call a function of one registered table, wherever they are, those on referenced tables included.
+SELECT n.nspname, c.relname, t.tgname, c.oid
+FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_proc f ON f.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND t.tgparentid = 0
+  AND (f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamespace)
+           AND f.proname = ANY (%(functions)s::text[])
+       OR f.pronamespace = 'frostline'::regnamespace AND f.proname = 'keep_cold_references'
+           AND split_part(encode(t.tgargs, 'escape'), '\000', 1) = %(table)s::text)
+ORDER BY c.oid, t.tgname;
+
+-- name: own_functions
+SELECT f.oid::regprocedure::text FROM pg_proc f
+WHERE f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamespace)
+  AND f.proname = ANY (%(functions)s::text[]);
+
+-- name: own_relations
+-- What stands in the schema of changes for one registered table beside its delta.
+SELECT c.relname, c.relkind::text FROM pg_class c
+WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind IN ('r', 'f')
+  AND c.relname IN ('held_' || %(table)s, 'references_' || %(table)s);
+
+-- name: identity_defaults
+-- Defaults of leaves that stand in for an identity column, before partitions shared the table's (17).
+SELECT n.nspname, c.relname, a.attname
+FROM pg_inherits i
+JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
+WHERE i.inhparent = %(oid)s AND c.relkind = 'r' AND a.attname = ANY (%(columns)s::text[]);

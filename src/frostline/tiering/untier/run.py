@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,12 @@ def planned(connection: Connection, managed: Managed, text: str | None) -> list[
         Returned(period, period.rows, _changes(connection, managed, period))
         for period in chosen(connection, managed, text)
     ]
+
+
+def expired_again(connection: Connection, managed: Managed, returned: Sequence[Returned]) -> list[Returned]:
+    """What the next archive run would take to the lake at once."""
+    names = {str(leaf) for leaf in plan.expired(connection, managed)}
+    return [one for one in returned if str(one.period) in names]
 
 
 def untier(settings: Settings, text: str, period: str, report: Report, warm: Warm) -> list[Returned]:
