@@ -24,7 +24,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl
+from frostline.tiering import ddl, retention
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.untier.operation import Period, periods
@@ -67,8 +67,12 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
 
 def _nothing(connection: Connection, settings: Settings, managed: Managed, period: Period) -> bool:
     """Whether it is what registration put below the oldest partition, and still without a row."""
-    if period.range.lower is not None or period.rows:
+    upper = period.range.upper
+    if period.range.lower is not None or period.rows or upper is None:
         return False
+    kept_from = retention.line(connection, managed)
+    if kept_from is not None and upper <= kept_from:
+        return True  # what the lake may still hold there is nobody's
     query = SQL("SELECT EXISTS (SELECT FROM {} WHERE {})")
     changed = query.format(Identifier(*managed.delta), ddl.within(managed.table, period.range))
     if connection.execute(changed).fetchone() == (True,):
