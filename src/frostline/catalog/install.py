@@ -102,7 +102,7 @@ def uninstall(dsn: str, *, dry_run: bool = False) -> list[str]:
 
 def check_grants(connection: Connection) -> None:
     """One error that lists every grant the role lacks, before anything is tried."""
-    missing = [hint for granted, hint in _grants(connection) if not granted]
+    missing = [hint for granted, hint in grants(connection) if not granted]
     if missing:
         role = connection.info.user
         raise DatabaseError(
@@ -113,7 +113,8 @@ def check_grants(connection: Connection) -> None:
         )
 
 
-def _grants(connection: Connection) -> Iterator[tuple[bool, str]]:
+def grants(connection: Connection) -> Iterator[tuple[bool, str]]:
+    """What installing needs: whether it is granted, and the statement that grants it."""
     role = sql.Identifier(connection.info.user).as_string(connection)
     database = sql.Identifier(connection.info.dbname).as_string(connection)
     row = connection.execute(

@@ -12,6 +12,7 @@ from frostline.cli import (
     assess,
     clean,
     demo,
+    doctor,
     explain,
     leaving,
     options,
@@ -75,4 +76,5 @@ clean.add_to(app)
 leaving.add_to(app)
 stack.add_to(app)
 explain.add_to(app)
+doctor.add_to(app)
 settings.add_to(app)

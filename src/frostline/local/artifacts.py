@@ -149,6 +149,11 @@ def platform_name() -> str:
     return name
 
 
+def cached(artifact: Artifact, cache: Path) -> bool:
+    """Whether a jar is there, with the sum it must have."""
+    return _intact(artifact, cache / "jars" / artifact.file)
+
+
 def _jar(artifact: Artifact, cache: Path, java: Path, report: Report) -> Path:
     target = cache / "jars" / artifact.file
     if _intact(artifact, target):

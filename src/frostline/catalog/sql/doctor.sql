@@ -1,0 +1,95 @@
+-- Queries of `frostline doctor`.
+
+-- name: doctor_role
+SELECT current_user, r.rolsuper, n.nspowner::regrole::text, pg_has_role(n.nspowner, 'USAGE')
+FROM pg_roles r LEFT JOIN pg_namespace n ON n.nspname = 'frostline'
+WHERE r.rolname = current_user;
+
+-- name: doctor_extension
+SELECT e.extversion, has_foreign_data_wrapper_privilege(f.oid, 'USAGE')
+FROM pg_extension e JOIN pg_foreign_data_wrapper f ON f.fdwname = 'postgres_fdw'
+WHERE e.extname = 'postgres_fdw';
+
+-- name: doctor_server
+-- The gateway's foreign server: its database (the installation it belongs to), who else may use it, and its mapping.
+SELECT (SELECT option_value FROM pg_options_to_table(s.srvoptions) WHERE option_name = 'dbname'),
+       (SELECT id::text FROM frostline.installation),
+       (SELECT string_agg(CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END, ', ')
+        FROM aclexplode(s.srvacl) a WHERE a.grantee <> s.srvowner),
+       (SELECT array_agg(o.option_name ORDER BY 1) FROM pg_user_mappings m
+        CROSS JOIN LATERAL pg_options_to_table(m.umoptions) o WHERE m.srvid = s.oid AND m.umuser = 0),
+       (SELECT count(*) FROM pg_user_mappings m WHERE m.srvid = s.oid AND m.umuser <> 0),
+       ARRAY(SELECT option_name || '=' || option_value FROM pg_options_to_table(s.srvoptions)
+             WHERE option_name IN ('host', 'hostaddr', 'port', 'sslmode'))
+FROM pg_foreign_server s
+WHERE s.srvname = %(server)s;
+
+-- name: doctor_connections
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int;
+
+-- name: doctor_settings
+-- Settings of a session of this role as they would be, had we not set them.
+SELECT name, reset_val FROM pg_settings
+WHERE name IN ('wal_level', 'session_replication_role', 'default_transaction_read_only', 'lock_timeout', 'statement_timeout');
+
+-- name: doctor_triggers
+-- Where a cold write could pass the trigger by that stores it.
+SELECT t.id, n.nspname, c.relname, w.above, g.tgenabled::text
+FROM frostline.tables t
+CROSS JOIN LATERAL (
+    SELECT t.relation::oid AS oid, false AS above
+    UNION SELECT a.relid::oid, true FROM pg_partition_ancestors(t.relation) a WHERE a.relid <> t.relation
+    UNION SELECT p.foreign_table::oid, false FROM frostline.periods p WHERE p.table_id = t.id
+) w
+JOIN pg_class c ON c.oid = w.oid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_trigger g ON g.tgrelid = c.oid AND g.tgname = '!frostline' || CASE WHEN w.above THEN ' ' || t.id ELSE '' END
+WHERE t.id = %(table)s AND g.tgenabled IS DISTINCT FROM 'A'
+ORDER BY 2, 3;
+
+-- name: doctor_bounds
+-- Hot partitions whose lower bound is not proven by a CHECK: the next swap would read them under its lock.
+SELECT c.oid, n.nspname, c.relname, k.convalidated
+FROM pg_inherits i
+JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind = 'r'
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.conname = %(check)s
+WHERE i.inhparent = %(hot)s AND k.convalidated IS NOT TRUE AND pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT'
+  AND pg_get_expr(c.relpartbound, c.oid) NOT LIKE 'FOR VALUES FROM (MINVALUE)%%'
+ORDER BY 2, 3;
+
+-- name: doctor_statistics
+-- Partitions of which the planner knows nothing, or only what was long ago.
+SELECT c.oid::regclass::text,
+       CASE WHEN c.reltuples < 0 THEN 'was never analyzed' ELSE s.n_mod_since_analyze || ' changes since the last ANALYZE' END
+FROM frostline.tables t
+CROSS JOIN LATERAL pg_partition_tree(t.relation) tree
+JOIN pg_class c ON c.oid = tree.relid
+LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+WHERE t.id = %(table)s AND tree.isleaf
+  AND (c.reltuples < 0 AND (c.relkind = 'f' OR pg_relation_size(c.oid) > 0)
+       OR c.relkind = 'r' AND s.n_mod_since_analyze > 10000 AND s.n_mod_since_analyze > c.reltuples / 2)
+  AND (c.relkind <> 'f' OR EXISTS (SELECT FROM frostline.periods p WHERE p.foreign_table = c.oid AND p.rows > 0))
+ORDER BY 1;
+
+-- name: doctor_cold
+-- A foreign partition that holds rows.
+SELECT n.nspname, c.relname
+FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND p.rows > 0
+ORDER BY p.rows
+LIMIT 1;
+
+-- name: doctor_alarms
+SELECT p.foreign_table::text, p.alarm::text FROM frostline.periods p WHERE p.table_id = %(table)s AND p.alarm IS NOT NULL;
+
+-- name: doctor_partitionings
+SELECT coalesce(c.oid::regclass::text, p.plan ->> 'name'), p.state, date_trunc('second', p.started_at)::text
+FROM frostline.partitionings p LEFT JOIN pg_class c ON c.oid = p.source;
+
+-- name: registry_relations
+-- Tables of ours that hold text anybody wrote.
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname IN ('frostline', 'frostline_lake') AND c.relkind = 'r'
+ORDER BY 1, 2;

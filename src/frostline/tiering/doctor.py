@@ -1,0 +1,341 @@
+"""Is everything as it must be? Each check looks at one thing, really, and says what it found and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.sql import SQL, Composable, Identifier
+from pydantic import SecretStr
+
+from frostline.catalog import install, queries, registry
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.gateways import ALIVE
+from frostline.catalog.names import LOWER_CHECK, SERVER_NAME
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.delta import collect
+from frostline.errors import FrostlineError
+from frostline.tiering import clean, ddl
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+_NEWEST = 18
+_CROWDED = 0.8  # of all connections
+
+
+@dataclass(frozen=True)
+class Check:
+    area: str
+    name: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+Checks = Iterator[Check]
+
+
+def guarded(area: str, name: str, look: Callable[[], Checks]) -> Checks:
+    """A check that cannot be made is a problem of its own; the others go on."""
+    try:
+        yield from look()
+    except FrostlineError as error:
+        yield Check(area, name, PROBLEM, _line(error.message, error.detail), _line(error.hint))
+    except psycopg.Error as error:
+        said = error.diag
+        yield Check(area, name, PROBLEM, _line(said.message_primary or str(error)), _line(said.message_hint))
+    except OSError as error:
+        yield Check(area, name, PROBLEM, _line(str(error)))
+
+
+def _line(*parts: str | None) -> str:
+    return "; ".join(" ".join(part.split()) for part in parts if part)
+
+
+def examine(settings: Settings) -> Checks:
+    """The database, what is registered in it, the gateway and the lake."""
+    try:
+        connection = connect(settings.dsn.get_secret_value(), application="frostline doctor")
+    except FrostlineError as error:
+        yield Check("Postgres", "connection", PROBLEM, _line(error.message), _line(error.hint))
+        yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
+        return
+    with connection:
+        yield from guarded("Postgres", "version", lambda: _version(connection))
+        yield from guarded("Postgres", "settings", lambda: _settings(connection))
+        yield from guarded("Postgres", "extension", lambda: _extension(connection))
+        installed = []
+        for check in guarded("registry", "version", lambda: _registry(connection)):
+            installed.append(check.verdict == OK)
+            yield check
+        yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
+        if not all(installed):
+            return
+        yield from guarded("gateway", "foreign server", lambda: _server(connection))
+        yield from guarded("gateway", "from Postgres", lambda: _gateway(connection))
+        yield from guarded("gateway", "pins", lambda: _pins(connection))
+        yield from guarded("secrets", "in the database", lambda: _secrets(connection, settings))
+        yield from guarded("registry", "work under way", lambda: _partitionings(connection))
+        for managed in registry.every(connection):
+            yield from _table(connection, settings, managed)
+
+
+def _version(connection: Connection) -> Checks:
+    text, major = connection.info.parameter_status("server_version"), connection.info.server_version // 10000
+    late = major > _NEWEST
+    remedy = "no test of ours has run on it: upgrade Frostline" if late else ""
+    yield Check("Postgres", "version", WARNING if late else OK, f"Postgres {text}", remedy)
+    missing = [hint for granted, hint in install.grants(connection) if not granted]
+    row = queries.row(connection, "doctor_role")
+    assert row is not None
+    role, superuser, owner, member = row
+    if owner is None and missing:
+        yield Check("Postgres", "grants", PROBLEM, f"role {role} may not install the registry", "; ".join(missing))
+    elif owner is not None and not member:
+        yield Check("Postgres", "grants", PROBLEM, f"the registry belongs to {owner}", f"GRANT {owner} TO {role}")
+    else:
+        yield Check("Postgres", "grants", OK, f"role {role}" + (", a superuser" if superuser else ", no superuser"))
+
+
+def _settings(connection: Connection) -> Checks:
+    row = queries.row(connection, "doctor_connections")
+    assert row is not None
+    used, most = row
+    verdict = WARNING if used > most * _CROWDED else OK
+    remedy = "a gateway session takes one connection for each client that reads cold rows: raise max_connections"
+    found = f"{used} of {most} connections are in use"
+    yield Check("Postgres", "connections", verdict, found, remedy if verdict != OK else "")
+    values = dict(queries.rows(connection, "doctor_settings"))
+    if values.get("session_replication_role") != "origin":
+        yield Check(
+            "Postgres",
+            "settings",
+            WARNING,
+            f"session_replication_role is {values.get('session_replication_role')}: ordinary triggers do not fire",
+            "ours do; ALTER ROLE or ALTER DATABASE ... RESET session_replication_role for the sake of yours",
+        )
+    if values.get("default_transaction_read_only") != "off":
+        yield Check(
+            "Postgres",
+            "settings",
+            WARNING,
+            "default_transaction_read_only is on",
+            "clients cannot write; ALTER DATABASE ... RESET default_transaction_read_only",
+        )
+    names = ("wal_level", "lock_timeout", "statement_timeout")
+    yield Check("Postgres", "settings", OK, ", ".join(f"{name} = {values.get(name)}" for name in names))
+
+
+def _extension(connection: Connection) -> Checks:
+    found = queries.row(connection, "doctor_extension")
+    if found is None:
+        yield Check("Postgres", "extension", PROBLEM, "postgres_fdw is not installed", "CREATE EXTENSION postgres_fdw")
+        return
+    version, usage = found
+    role = Identifier(connection.info.user).as_string(connection)
+    grant = f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {role}"
+    yield Check("Postgres", "extension", OK if usage else PROBLEM, f"postgres_fdw {version}", "" if usage else grant)
+
+
+def _registry(connection: Connection) -> Checks:
+    pending = install.pending(connection)
+    newest = max(number for number, *_ in install.migrations())
+    if len(pending) == len(list(install.migrations())):
+        yield Check("registry", "version", PROBLEM, "the registry is not installed", "frostline init")
+    elif pending:
+        listed = ", ".join(name for _, name, _ in pending)
+        yield Check("registry", "version", PROBLEM, f"the registry is old: {listed} are to come", "frostline init")
+    else:
+        yield Check("registry", "version", OK, f"migration {newest}")
+
+
+def _server(connection: Connection) -> Checks:
+    row = queries.row(connection, "doctor_server", server=SERVER_NAME)
+    if row is None:
+        yield Check("gateway", "foreign server", PROBLEM, "the gateway's foreign server is gone", "frostline init")
+        return
+    of, installation, granted, mapping, others, address = row
+    if of != installation:
+        yield Check(
+            "gateway",
+            "foreign server",
+            PROBLEM,
+            f"the foreign server is of installation {of}, this is {installation}",
+            "this database was copied from another one: its gateway is not to be used here",
+        )
+    if granted:
+        found = f"USAGE of the foreign server is granted to {granted}"
+        remedy = f'REVOKE USAGE ON FOREIGN SERVER "{SERVER_NAME}" FROM {granted}'
+        yield Check("gateway", "foreign server", PROBLEM, found, remedy)
+    if others:
+        found = f"{others} roles have user mappings of their own, and so sessions that miss their own writes"
+        yield Check("gateway", "foreign server", PROBLEM, found, "DROP USER MAPPING for each of them")
+    if mapping is None:
+        found = "its user mapping for PUBLIC is gone"
+        yield Check("gateway", "foreign server", PROBLEM, found, "restore it from a dump of this database")
+    elif set(mapping) - {"user", "password", "password_required"}:
+        yield Check("gateway", "foreign server", WARNING, f"its user mapping has options {', '.join(mapping)}")
+    yield Check("gateway", "foreign server", OK, ", ".join(address))
+
+
+def _gateway(connection: Connection) -> Checks:
+    """A real foreign query: Postgres connects to the gateway, and the gateway back."""
+    alive = connection.execute(f"SELECT count(*) FROM frostline.gateways g WHERE {ALIVE}").fetchone()
+    count = alive[0] if alive else 0
+    try:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            connection.execute("SELECT frostline.pin()")
+    except psycopg.Error as error:
+        said = _line(error.diag.message_primary or str(error), error.diag.message_detail)
+        remedy = (
+            "start it: `frostline up`"
+            if count == 0
+            else "it lives, but Postgres cannot reach it: gateway.host must be an address that Postgres can connect to"
+        )
+        yield Check("gateway", "from Postgres", PROBLEM, said, remedy)
+        return
+    yield Check("gateway", "from Postgres", OK, f"a foreign query was answered; {count} alive")
+
+
+def _pins(connection: Connection) -> Checks:
+    row = connection.execute(
+        "SELECT count(*) FILTER (WHERE NOT alive), count(*) FROM"
+        f" (SELECT {ALIVE} AS alive FROM frostline.pins p JOIN frostline.gateways g ON g.id = p.gateway) x"
+    ).fetchone()
+    assert row is not None
+    stale, every = row
+    if stale:
+        found = f"{stale} of {every} pins are of gateways that are dead; they hold nothing back"
+        yield Check("gateway", "pins", WARNING, found, "the next gateway that starts removes them: `frostline up`")
+    else:
+        yield Check("gateway", "pins", OK, f"{every} snapshots are read")
+
+
+def _lake(settings: Settings) -> Checks:
+    from frostline.lake import catalog
+
+    catalog.check(settings)
+    where = f"{settings.warehouse} can be written, read and deleted from"
+    yield Check("lake", "storage and catalog", OK, f"{where}; catalog {settings.lake.catalog}")
+
+
+def _secrets(connection: Connection, settings: Settings) -> Checks:
+    """Nothing that opens the lake is written down in the database."""
+    secrets = {
+        f"{section}.{name}": value.get_secret_value()
+        for section in ("s3", "rest")
+        for name, value in getattr(settings, section)
+        if isinstance(value, SecretStr) and value.get_secret_value()
+    }
+    places: list[Composable] = [SQL("SELECT array_to_string(srvoptions, ' ') FROM pg_foreign_server")]
+    places += [
+        SQL("SELECT x::text FROM {} AS x").format(Identifier(schema, name))
+        for schema, name in queries.rows(connection, "registry_relations")
+    ]
+    found = sorted(
+        name
+        for name, value in secrets.items()
+        for place in places
+        if connection.execute(
+            SQL("SELECT EXISTS (SELECT FROM ({}) AS y (line) WHERE strpos(line, %s) > 0)").format(place), (value,)
+        ).fetchone()
+        == (True,)
+    )
+    if found:
+        text = f"{', '.join(dict.fromkeys(found))} stand in the database in plain text"
+        yield Check("secrets", "in the database", PROBLEM, text, "remove them there, and take new keys")
+    else:
+        yield Check("secrets", "in the database", OK, f"none of {len(secrets)} keys of the lake is in the database")
+
+
+def _partitionings(connection: Connection) -> Checks:
+    for name, state, since in queries.rows(connection, "doctor_partitionings"):
+        found = f"{name} is being partitioned since {since} ({state})"
+        remedy = f"frostline partition {name} goes on with it, --abandon gives it up"
+        yield Check("registry", "work under way", WARNING, found, remedy)
+    for name, step, failures, _, error in connection.execute("SELECT * FROM frostline.failing").fetchall():
+        found = f"{step} of {name} has failed {failures} times: {error}"
+        yield Check("registry", "failing steps", WARNING, _line(found), "see docs/operations.md for the error")
+
+
+def _table(connection: Connection, settings: Settings, managed: Managed) -> Checks:
+    area = str(managed.table)
+    for name, look in (
+        ("triggers", lambda: _triggers(connection, managed)),
+        ("CHECKs", lambda: _bounds(connection, managed)),
+        ("statistics", lambda: _statistics(connection, managed)),
+        ("cold rows", lambda: _cold(connection, managed)),
+        ("leftovers", lambda: _leftovers(connection, settings, managed)),
+    ):
+        yield from guarded(area, name, look)
+
+
+def _triggers(connection: Connection, managed: Managed) -> Checks:
+    wrong = queries.rows(connection, "doctor_triggers", table=managed.id)
+    for _, schema, name, above, enabled in wrong:
+        state = "lacks the trigger that stores cold writes" if enabled is None else "has its trigger switched off"
+        make = collect.triggers(managed.id, Identifier(schema, name), above=above)
+        remedy = "; ".join(one.as_string(connection) for one in make)
+        found = f"{schema}.{name} {state}: writes that come there are refused at commit"
+        yield Check(str(managed.table), "triggers", PROBLEM, found, remedy)
+    if not wrong:
+        yield Check(str(managed.table), "triggers", OK, "wherever cold rows can be written, and always firing")
+
+
+def _bounds(connection: Connection, managed: Managed) -> Checks:
+    wrong = queries.rows(connection, "doctor_bounds", hot=managed.hot_oid, check=LOWER_CHECK)
+    leaves = {leaf.oid: leaf for leaf in managed.table.leaves}
+    for oid, schema, name, validated in wrong:
+        leaf = leaves.get(oid)
+        checks = ddl.bound_checks(managed.table, leaf.range, upper=False) if leaf and leaf.range else []
+        if leaf is None or not checks:
+            continue
+        add = [] if validated is not None else [ddl.add_checks(leaf, checks)]
+        statements = [*add, ddl.validate_checks(leaf, [check for check, _ in checks])]
+        remedy = "; ".join(one.as_string(connection) for one in statements)
+        found = f"{schema}.{name} has no valid CHECK of its lower bound: the next swap would read it under its lock"
+        yield Check(str(managed.table), "CHECKs", WARNING, found, remedy)
+    if not wrong:
+        yield Check(str(managed.table), "CHECKs", OK, "every hot partition's lower bound is proven")
+
+
+def _statistics(connection: Connection, managed: Managed) -> Checks:
+    wrong = queries.rows(connection, "doctor_statistics", table=managed.id)
+    for name, what in wrong:
+        yield Check(str(managed.table), "statistics", WARNING, f"{name} {what}", f"ANALYZE {name}")
+    if not wrong:
+        yield Check(str(managed.table), "statistics", OK, "the planner knows every partition")
+
+
+def _cold(connection: Connection, managed: Managed) -> Checks:
+    """One row of the lake comes through the gateway."""
+    for name, alarm in queries.rows(connection, "doctor_alarms", table=managed.id):
+        remedy = f"frostline verify {managed.table}: see docs/operations.md"
+        yield Check(str(managed.table), "cold rows", PROBLEM, f"{name}: {alarm}", remedy)
+    found = queries.row(connection, "doctor_cold", table=managed.id)
+    if found is None:
+        yield Check(str(managed.table), "cold rows", OK, "nothing was archived yet")
+        return
+    try:
+        row = connection.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(Identifier(*found))).fetchone()
+    except psycopg.Error as error:
+        said = _line(error.diag.message_primary or str(error))
+        at = ".".join(found)
+        yield Check(str(managed.table), "cold rows", PROBLEM, f"{at}: {said}", "see gateway and lake above")
+        return
+    verdict = OK if row is not None else PROBLEM
+    text = "can be read" if row else f"{'.'.join(found)} is empty, and the registry knows of rows"
+    yield Check(str(managed.table), "cold rows", verdict, text, "" if row else f"frostline verify {managed.table}")
+
+
+def _leftovers(connection: Connection, settings: Settings, managed: Managed) -> Checks:
+    left = [one for one in clean.look(connection, settings, managed, settings.archive.orphan_age) if not one.kept]
+    if left:
+        kinds = Counter(one.what for one in left)
+        found = f"dead runs left {', '.join(f'{count} {kind}' for kind, count in kinds.items())}"
+        yield Check(str(managed.table), "leftovers", WARNING, found, f"frostline clean {managed.table}")
+    else:
+        yield Check(str(managed.table), "leftovers", OK, "none")
