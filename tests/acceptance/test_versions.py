@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from fix_stack import older_postgres
 from fix_tiering import World, new_world
 from frostline.config import Settings
-from frostline.report import Report
+from frostline.report import Report, Silent
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
 
 TABLE = """
 CREATE TABLE public.{0} (
@@ -36,6 +38,14 @@ QUERIES = (
     "SELECT id FROM {0}_2 WHERE note ~ '4$' AND ts < '2024-02-05' ORDER BY id",
     "SELECT a.id FROM {0} a WHERE EXISTS (SELECT FROM {0} b WHERE b.id = a.id + 9000 AND b.kind = 1) ORDER BY 1",
     "SELECT id, count(*) OVER (PARTITION BY kind ORDER BY id) FROM {0} WHERE id < 200 ORDER BY id",
+)
+WRITES = (
+    "UPDATE {0} SET note = note || '!' WHERE id BETWEEN 70 AND 80",
+    "UPDATE {0} SET kind = o.kind + 1 FROM {0} o WHERE o.id = {0}.id + 1 AND {0}.id < 5",
+    "DELETE FROM {0} WHERE id = 90 OR ts > now() - interval '1 minute' AND note = 'new'",
+    "UPDATE {0} SET ts = '2024-02-20 00:00:01' WHERE id = 91 AND ts < '2024-02-01'",
+    "INSERT INTO {0} (id, ts, kind, note) VALUES (20001, '2024-01-05', 1, 'late'), (20002, now(), 1, 'now')",
+    "DELETE FROM {0} WHERE id = 20002",
 )
 
 
@@ -74,6 +84,16 @@ def test_a_table_is_tiered_and_answers_as_before(world: World) -> None:
         assert connection.execute("EXECUTE p (100)").fetchone() == ("note 0",)
         connection.execute("RESET plan_cache_mode; ANALYZE events")
         assert connection.execute("SELECT reltuples FROM pg_class WHERE relname = 'events_1'").fetchone() == (4463,)
+        assert answers(connection, "events") == expected
+        # Old rows written, and merged into the lake.
+        for table in ("events", "copy"):
+            for statement in WRITES:
+                assert connection.execute(statement.format(table)).rowcount > 0
+        expected = answers(connection, "copy")
+        assert answers(connection, "events") == expected
+        with Warm(world.spark_here) as warm:
+            assert len(fold(world.settings, "public.events", Silent(), warm)) == 1
+        assert connection.execute("SELECT count(*) FROM frostline_delta.events_1").fetchone() == (0,)
         assert answers(connection, "events") == expected
 
 
