@@ -1,6 +1,6 @@
-"""Rows of the lake at or above the seam: their period came back to Postgres, and nobody reads them any more.
+"""Rows of the lake that nobody reads: at or above the seam, because their period came back, or not kept any more.
 
-Whole files of them go by a commit that changes metadata only. A file that reaches over the seam has to be rewritten.
+Whole files of them go by a commit that changes metadata only. A file that has other rows too has to be rewritten.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from frostline.config import Settings
 from frostline.lake import files as lake
 from frostline.lake import inspect, layout, lineage, storage
 from frostline.lake.catalog import opened, table_of
-from frostline.model.bounds import Range
+from frostline.model.bounds import Bound, Range
 
 
-def places(settings: Settings, managed: Managed) -> tuple[list[str], list[str]]:
+def places(settings: Settings, managed: Managed, kept_from: Bound | None) -> tuple[list[str], list[str]]:
     """Paths of the files that hold such rows: those that hold nothing else, and the others."""
     if managed.snapshot_id is None or managed.metadata_location is None:
         return [], []
     snapshot = lake.snapshot(storage.of(settings), managed.metadata_location, managed.snapshot_id)
-    key, type_, above = managed.table.key_column.number, managed.table.key_type, Range(managed.seam, None)
-    found = inspect.files_of(snapshot, key, type_, above)
-    whole = [file.path for file in found if inspect.inside(file, key, type_, above)]
-    return whole, [file.path for file in found if file.path not in whole]
+    key, type_ = managed.table.key_column.number, managed.table.key_type
+    unread = [Range(managed.seam, None), *([Range(None, kept_from)] if kept_from is not None else [])]
+    found = {file.path: file for range_ in unread for file in inspect.files_of(snapshot, key, type_, range_)}
+    whole = [path for path, file in found.items() if any(inspect.inside(file, key, type_, range_) for range_ in unread)]
+    return whole, [path for path in found if path not in whole]
 
 
 def remove(settings: Settings, managed: Managed, paths: list[str], operation: int) -> None:

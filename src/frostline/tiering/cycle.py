@@ -27,6 +27,7 @@ from frostline.tiering.coalesce import joined
 from frostline.tiering.fold.run import Folded, fold
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.premake import premake
+from frostline.tiering.trim import trim
 
 BUSY = "55P03"
 
@@ -174,11 +175,12 @@ def _retention(shared: Round, name: str) -> Outcomes:
             managed = registry.get(connection, name)
             with only_writer(connection, managed) as managed:
                 found = retention.expired(connection, managed)
-                if found is None:
-                    return
-                retention.retain(connection, managed, found, from_settings(shared.settings))
-                shared.report.line(f"removed {found.rows:,} rows of {managed.table} before {found.line.text}")
-                yield Outcome(name, f"{found.rows:,} rows before {found.line.text}", "removed")
+                if found is not None:
+                    retention.retain(connection, managed, found, from_settings(shared.settings))
+                    shared.report.line(f"removed {found.rows:,} rows of {managed.table} before {found.line.text}")
+                    yield Outcome(name, f"{found.rows:,} rows before {found.line.text}", "removed")
+                # Also what an earlier run has left there.
+                trim(connection, shared.settings, managed, shared.report, shared.warm.session)
     except Exception as error:
         yield Outcome(name, "retention", "failed", error=told(error))
 

@@ -125,7 +125,8 @@ def _one_partition(connection: Connection, managed: Managed, found: Expired, tim
 
 
 def _record(connection: Connection, managed: Managed, found: Expired) -> None:
-    connection.execute("UPDATE frostline.tables SET retained_from = %s WHERE id = %s", (found.line.text, managed.id))
+    moved = "UPDATE frostline.tables SET retained_from = %s, surplus = true WHERE id = %s"
+    connection.execute(moved, (found.line.text, managed.id))
     below = SQL("DELETE FROM {} WHERE {} < {}::{}").format(
         Identifier(*managed.delta),
         Identifier(managed.table.key),

@@ -1,8 +1,8 @@
-"""Trimming: rows of the lake at or above the seam go, and readers get the snapshot without them.
+"""Trimming: rows of the lake that nobody reads go, and readers get the snapshot without them.
 
-They are there because their periods came back. Nobody reads them, but were their periods archived once more, they would
-stand there twice: so whoever adds to the lake trims first. Rolling forward is always right: a commit that an earlier
-run made and did not live to record is recorded by the next.
+At or above the seam they are there because their periods came back: were these archived once more, they would stand
+there twice, so whoever adds to the lake trims first. Others are not kept any more. Rolling forward is always right: a
+commit that an earlier run made and did not live to record is recorded by the next.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
 from frostline.report import Report
+from frostline.tiering import retention
 from frostline.tiering.archive import steps
 from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
 
@@ -46,7 +47,7 @@ def trim(
         return
     with report.step(f"trim the lake of {managed.table}") as progress:
         managed = _adopted(connection, settings, managed)
-        whole, reaching = surplus.places(settings, managed)
+        whole, reaching = surplus.places(settings, managed, retention.line(connection, managed))
         if whole or reaching:
             _one(connection, settings, managed, whole, reaching, spark)
         # Only here: a commit of an earlier run may be from before the seam moved once more.
@@ -95,7 +96,7 @@ def _one(
             hint="run frostline fold, which takes that over, then the same command again",
         )
     if reaching:
-        remove.from_bound(spark(), settings, managed, managed.seam, operation.id)
+        remove.unread(spark(), settings, managed, retention.line(connection, managed), operation.id)
     else:
         surplus.remove(settings, managed, whole, operation.id)
     reached("trim.commit")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from fix_faults import at
 from fix_lake import Lake
 from fix_tiering import World, new_world
-from frostline import faults
 from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.catalog.names import FENCE, LAKE_WRITER
@@ -86,39 +83,6 @@ def cold(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
         world.register("public.events")
         world.archive("public.events")
         yield world
-
-
-@contextmanager
-def at(directory: Path, act: Callable[[str], bool | None]) -> Iterator[list[str]]:
-    """Every point of what runs in this block is told to `act`; False makes it fail there."""
-    path, seen = str(directory / "faults"), []
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-
-        def serve() -> None:
-            while True:
-                try:
-                    client, _ = listener.accept()
-                except OSError:
-                    return
-                with client:
-                    point = client.recv(200).decode().split()[1]
-                    seen.append(point)
-                    answer = b"fail" if act(point) is False else b"go"
-                    with suppress(OSError):  # whoever asked may have been stopped
-                        client.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        os.environ[faults.VARIABLE] = path
-        try:
-            yield seen
-        finally:
-            del os.environ[faults.VARIABLE]
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-    Path(path).unlink()
 
 
 def data_files(world: World) -> dict[str, set[str]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.errors import CheckViolation
 
+from fix_faults import at
 from fix_tiering import World
 from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.errors import RefusedError
+from frostline.faults import RETENTION_POINTS
+from frostline.lake import files, storage
 from frostline.report import Silent
 from frostline.tiering import cycle, retention
 from frostline.tiering.retention import Expired
@@ -57,7 +61,19 @@ def expired(world: World) -> Expired | None:
         return retention.expired(connection, registry.get(connection, "events"))
 
 
-def test_what_is_older_is_gone_and_stays_gone(any_world: World) -> None:
+def in_lake(world: World) -> int:
+    """How many rows readers would find there, were nothing cut off."""
+    with connect(world.dsn) as connection:
+        managed = registry.get(connection, "events")
+    assert managed.metadata_location is not None
+    assert managed.snapshot_id is not None
+    return sum(
+        file.rows
+        for file in files.snapshot(storage.of(world.settings), managed.metadata_location, managed.snapshot_id).files
+    )
+
+
+def test_what_is_older_is_gone_and_stays_gone(any_world: World, tmp_path: Path) -> None:
     world = any_world
     build(world)
     world.run(f"UPDATE events SET note = 'changed' WHERE ts = {BELOW}; DELETE FROM events WHERE id = 1")
@@ -80,8 +96,15 @@ def test_what_is_older_is_gone_and_stays_gone(any_world: World) -> None:
         client.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         client.execute("SELECT count(*) FROM frostline.tables")
     ((snapshot,),) = pinned.execute("SELECT pg_export_snapshot()").fetchall()
-    assert [outcome.state for outcome in retain(world)] == ["removed"]
+    for point in (*RETENTION_POINTS, "trim.begin", "trim.commit"):
+        with at(tmp_path, lambda reached, point=point: reached != point) as seen:  # type: ignore[misc]
+            assert [outcome.state for outcome in retain(world)] == ["failed"]
+        assert point in seen
+        committed = point.startswith("trim") or point == "retention.done"
+        assert world.run("SELECT count(*) FROM events") == [(len(wanted) if committed else everything,)]
+    assert retain(world) == []
     _is_gone(world, wanted)
+    assert in_lake(world) == world.run("SELECT sum(rows)::int FROM frostline.periods")[0][0] > 0
     assert world.run("SELECT has_table_privilege('pg_monitor', 'events_before', 'SELECT')") == [(True,)]
     assert expired(world) is None
     assert retain(world) == []

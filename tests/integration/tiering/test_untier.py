@@ -75,7 +75,7 @@ def nothing_left(world: World) -> None:
     assert world.run("SELECT tgname FROM pg_trigger WHERE tgname LIKE '!frostline follow%'") == []
     assert world.run("SELECT proname FROM pg_proc WHERE proname LIKE 'follow\\_%'") == []
     assert world.run("SELECT surplus FROM frostline.tables") == [(False,)]
-    assert surplus.places(world.settings, managed(world)) == ([], [])
+    assert surplus.places(world.settings, managed(world), None) == ([], [])
 
 
 def both(world: World, statement: str) -> None:
@@ -428,7 +428,8 @@ CREATE TABLE public.plain AS TABLE public.events;
     both(world, "UPDATE {t} SET v = v + 1 WHERE id % 10 = 0")
     with Warm(world.spark_here) as warm:
         fold(world.settings, "public.events", Silent(), warm)
-    assert len(surplus.places(world.settings, replace(managed(world), seam=_seam("2020-01-16 00:00:00+00")))[1]) == 1
+    inside = replace(managed(world), seam=_seam("2020-01-16 00:00:00+00"))
+    assert len(surplus.places(world.settings, inside, None)[1]) == 1
     back(world, "events_b")
     nothing_left(world)
     assert rows(world, "public.events") == rows(world, "public.plain")

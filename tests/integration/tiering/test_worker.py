@@ -20,6 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fix_commands import command, environment
+from fix_faults import at
 from fix_tiering import World, new_world
 from frostline import config
 from frostline.catalog.database import connect
@@ -30,7 +31,6 @@ from frostline.local.ports import free_port
 from frostline.report import Silent
 from frostline.tiering import register
 from frostline.tiering.worker.run import run
-from integration.tiering.test_fold import at
 
 MONTHS = """
 CREATE TABLE public.{0} (id bigint, ts timestamptz NOT NULL, v timestamptz, PRIMARY KEY (id, ts))

@@ -1,0 +1,45 @@
+"""Failures at named points of what runs in this process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from frostline import faults
+
+
+@contextmanager
+def at(directory: Path, act: Callable[[str], bool | None]) -> Iterator[list[str]]:
+    """Every point of what runs in this block is told to `act`; False makes it fail there."""
+    path, seen = str(directory / "faults"), []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+
+        def serve() -> None:
+            while True:
+                try:
+                    client, _ = listener.accept()
+                except OSError:
+                    return
+                with client:
+                    point = client.recv(200).decode().split()[1]
+                    seen.append(point)
+                    answer = b"fail" if act(point) is False else b"go"
+                    with suppress(OSError):  # whoever asked may have been stopped
+                        client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        os.environ[faults.VARIABLE] = path
+        try:
+            yield seen
+        finally:
+            del os.environ[faults.VARIABLE]
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    Path(path).unlink()
