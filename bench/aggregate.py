@@ -27,7 +27,7 @@ def _one(world: World, rounds: int, label: str, table: str, query: str) -> list[
     with world.connect() as connection, world.connect(world.peer) as peer, lake.engine(world) as engine:
         lower, upper = (_micros(day) for day in (month.lower, month.upper))
         found = lake.snapshot(world, table)
-        moments = found.column("ts")
+        moments = lake.column(found, "ts")
         assert moments is not None
         files = [file for file, low in zip(found.files, moments.lower, strict=True) if lower <= low < upper]  # type: ignore[operator]
         times = interleaved(

@@ -39,6 +39,11 @@ def snapshot(world: World, table: str) -> files.Snapshot:
     return files.snapshot(of(world.settings), *row)
 
 
+def column(found: files.Snapshot, name: str) -> files.ColumnStatistics | None:
+    """What is known of a column in every file."""
+    return next((found.column(number) for number, field in found.fields.items() if field.name == name), None)
+
+
 def reader(found: list[files.DataFile]) -> str:
     """A FROM item over these files."""
     return f"read_parquet([{', '.join(quote(file.path.removeprefix('file:')) for file in found)}])"

@@ -111,7 +111,7 @@ def _trio(
     where: str,
     number: int,
 ) -> dict[str, list[float]]:
-    ids = found.column("id")
+    ids = lake.column(found, "id")
     assert ids is not None
     concerned = [f for f, low, high in zip(found.files, ids.lower, ids.upper, strict=True) if low <= number <= high]  # type: ignore[operator]
     columns = "CAST(id AS VARCHAR), CAST(ts AS VARCHAR), CAST(kind AS VARCHAR), CAST(value AS VARCHAR)"

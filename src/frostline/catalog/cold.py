@@ -11,10 +11,11 @@ from weakref import WeakKeyDictionary
 from psycopg import Connection
 from psycopg.pq.abc import PGresult
 from psycopg.rows import dict_row
+from psycopg.sql import SQL, Literal
 
 from frostline.errors import QueryError
 from frostline.model.bounds import Bound, parse_bound
-from frostline.model.types import Storage, storage
+from frostline.model.types import Storage, promotes, storage
 
 # libc locales whose order is that of the bytes.
 _BYTE_ORDERED = ("C", "POSIX", "C.UTF-8", "C.utf8")
@@ -27,17 +28,22 @@ class ColdColumn:
     number: int
     name: str
     type: str  # format_type(): what DDL needs
+    base_type: str  # the type under any domain
     oid: int
     typmod: int
     typname: str  # of the base type, when it is one of Postgres's own; else ''
     domain: bool
     enum: bool
     storage: Storage
-    lake_name: str | None  # None: added later, the lake does not have it
+    field_id: int | None  # in the lake; None: it is not there yet
+    delta_name: str | None  # in the delta; None: it is not there yet
     collation: tuple[str, str] | None
     deterministic: bool
     byte_ordered: bool
     generated: str = ""  # '' | 's'tored | 'v'irtual
+    missing: str | None = None  # its value in rows from before it was added, as they are exported
+    missing_text: str | None = None  # and as Postgres prints it
+    unreadable: str | None = None  # why its values in cold rows are not known
 
     def __hash__(self) -> int:
         """Looked up dozens of times a statement, mostly among columns of one table."""
@@ -65,14 +71,17 @@ class ColdTable:
     columns: Mapping[str, ColdColumn]
     upserts: bool = False  # an INSERT of a key that is there replaces the row
     retained: Bound | None = None  # rows below it are not kept
+    marker: int | None = None  # the lake's column that says up to which number a row knows columns
+    shape: str = ""  # what the table is like
+    followed: bool = True  # delta and functions were made for that
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
     @property
-    def in_lake(self) -> list[ColdColumn]:
-        """The columns the lake has."""
-        return [column for column in self.columns.values() if column.lake_name is not None]
+    def stored(self) -> list[ColdColumn]:
+        """The columns whose values are kept."""
+        return [column for column in self.columns.values() if column.generated != "v"]
 
 
 Row = tuple[bytes | None, ...]
@@ -91,7 +100,8 @@ SELECT t.relation, t.delta, t.xmin,
                          ELSE a.xmin::text || pg_catalog.format_type(a.atttypid, a.atttypmod) END
              FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.relation AND a.attnum > 0),
        ARRAY(SELECT i.xmin FROM pg_catalog.pg_index i WHERE i.indrelid = t.hot),
-       ARRAY(SELECT c.xmin FROM frostline.columns c WHERE c.table_id = t.id)
+       ARRAY(SELECT c.xmin FROM frostline.columns c WHERE c.table_id = t.id),
+       ARRAY(SELECT k.xmin FROM pg_catalog.pg_constraint k WHERE k.conrelid = t.relation OR k.conrelid = t.hot)
 FROM frostline.tables t
 WHERE t.id = $1
 """
@@ -104,6 +114,8 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
        $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates, t.retained_from,
+       frostline.shape(t.id) AS shape, t.followed,
+       (SELECT m.field_id FROM frostline.columns m WHERE m.table_id = t.id AND m.attnum = 0) AS marker,
        array_to_json(ARRAY(SELECT ha.attname::text
              FROM pg_catalog.pg_index i
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
@@ -112,11 +124,11 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
              ORDER BY k.position)) AS primary_key,
        -- All that _COLUMNS reads and that can change, a tenth of its cost.
        (SELECT string_agg(ROW(a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
-                              pg_catalog.format_type(a.atttypid, a.atttypmod), fc.lake_name)::text, ','
+                              pg_catalog.format_type(a.atttypid, a.atttypmod), fc.*)::text, ','
                           ORDER BY a.attnum)
         FROM pg_catalog.pg_attribute a
         LEFT JOIN frostline.columns fc ON fc.table_id = t.id AND fc.attnum = a.attnum
-        WHERE a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped) AS shape
+        WHERE a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped) AS columns
 FROM frostline.tables t
 JOIN pg_catalog.pg_class c ON c.oid = t.relation
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -130,7 +142,12 @@ WHERE t.id = $1
 _COLUMNS = """
 SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
        a.attgenerated::text,
-       base.typname, base.typmod, base.builtin, base.typtype, ty.typtype = 'd' AS domain, fc.lake_name,
+       base.typname, base.typmod, base.builtin, base.typtype, ty.typtype = 'd' AS domain,
+       pg_catalog.format_type(base.oid, base.typmod) AS base_type, fc.field_id, fc.delta_name,
+       coalesce(fc.missing, added.missing) AS missing, coalesce(fc.undecided, added.undecided) AS undecided,
+       fc.base IS NULL OR (fc.base, fc.typmod) = (base.oid, base.typmod) AS same_type,
+       pg_catalog.format_type(fc.base, fc.typmod) AS old_type, old.typname AS old_typname, fc.typmod AS old_typmod,
+       base.builtin AND old.typnamespace = 'pg_catalog'::regnamespace AS comparable,
        con.nspname AS collation_schema, co.collname AS collation_name,
        coalesce(co.collisdeterministic, true) AS deterministic,
        CASE co.collprovider WHEN 'd' THEN d.datlocprovider ELSE co.collprovider END AS provider,
@@ -146,13 +163,15 @@ CROSS JOIN LATERAL (
         FROM unwrapped u
         JOIN pg_catalog.pg_type b ON b.oid = u.oid AND b.typtype = 'd'
     )
-    SELECT b.typname, u.typmod, b.typtype, b.typnamespace = 'pg_catalog'::regnamespace AS builtin
+    SELECT b.oid, b.typname, u.typmod, b.typtype, b.typnamespace = 'pg_catalog'::regnamespace AS builtin
     FROM unwrapped u
     JOIN pg_catalog.pg_type b ON b.oid = u.oid AND b.typtype <> 'd'
 ) base
 LEFT JOIN pg_catalog.pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_catalog.pg_namespace con ON con.oid = co.collnamespace
 LEFT JOIN frostline.columns fc ON fc.table_id = t.id AND fc.attnum = a.attnum
+LEFT JOIN pg_catalog.pg_type old ON old.oid = fc.base
+LEFT JOIN frostline.added_columns(t.id) added ON added.attnum = a.attnum
 JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()
 WHERE t.id = %(table)s
 ORDER BY a.attnum
@@ -226,7 +245,8 @@ def _described(
     if row["found"] != "t":
         raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
     with connection.cursor(row_factory=dict_row) as cursor:
-        columns = [_column(found) for found in cursor.execute(_COLUMNS, {"table": table_id})]
+        rows = cursor.execute(_COLUMNS, {"table": table_id}).fetchall()
+    columns = [_column(connection, found) for found in rows]
     table = _table(row, columns)
     if len(_descriptions) >= _KEPT:
         _descriptions.clear()
@@ -257,24 +277,61 @@ def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTabl
         columns=by_name,
         upserts=row["cold_duplicates"] == "upsert",
         retained=parse_bound(row["retained_from"]) if row["retained_from"] is not None else None,
+        marker=int(row["marker"]) if row["marker"] is not None else None,
+        shape=row["shape"] or "",
+        followed=row["shape"] == row["followed"],
     )
 
 
-def _column(row: Mapping[str, Any]) -> ColdColumn:
+def _column(connection: Connection[Any], row: Mapping[str, Any]) -> ColdColumn:
     collation = row["collation_name"]
+    kept = storage(row["typname"], row["typmod"], builtin=row["builtin"])
+    missing, unreadable = _missing(connection, row, kept)
     return ColdColumn(
         number=row["attnum"],
         name=row["attname"],
         type=row["type"],
+        base_type=row["base_type"],
         oid=row["atttypid"],
         typmod=row["atttypmod"],
         typname=row["typname"] if row["builtin"] else "",
         domain=row["domain"],
         enum=row["typtype"] == "e",
-        storage=storage(row["typname"], row["typmod"], builtin=row["builtin"]),
-        lake_name=row["lake_name"],
+        storage=kept,
+        field_id=row["field_id"],
+        delta_name=row["delta_name"],
         collation=(row["collation_schema"], collation) if collation else None,
         deterministic=row["deterministic"],
         byte_ordered=row["provider"] == "b" or (row["provider"] == "c" and row["locale"] in _BYTE_ORDERED),
         generated=row["attgenerated"],
+        missing=missing,
+        missing_text=row["missing"],
+        unreadable=unreadable,
     )
+
+
+def _unreadable(row: Mapping[str, Any]) -> str | None:
+    """Why cold rows have no value for a column that can be told, in words that follow "column x"."""
+    if row["undecided"] is not None:
+        return str(row["undecided"])
+    if row["same_type"]:
+        return None
+    old, new = (row["old_typname"], row["old_typmod"]), (row["typname"], row["typmod"])
+    if row["comparable"] and promotes(old, new):
+        return None
+    return f"its type was changed from {row['old_type']} to {row['base_type']}"
+
+
+def _missing(connection: Connection[Any], row: Mapping[str, Any], kept: Storage) -> tuple[str | None, str | None]:
+    """The value of rows from before the column was added, in the form that the lake's is made from; or why not."""
+    unreadable = _unreadable(row)
+    if unreadable is not None or row["missing"] is None:
+        return None, unreadable
+    before = SQL("::{}").format(SQL(row["old_type"])) if row["old_type"] is not None else SQL("")
+    value = SQL("SELECT {}{}::{} AS v").format(Literal(row["missing"]), before, SQL(row["base_type"]))
+    strange, export = (form.format(c="x.v") for form in (kept.cannot_hold or "false", kept.export))
+    query = SQL("SELECT CASE WHEN NOT ({}) THEN ({})::text END FROM ({}) x")
+    found = connection.execute(query.format(SQL(strange), SQL(export), value)).fetchone()
+    if found is None or found[0] is None:
+        return None, f"it was added with the value {row['missing']}, which the lake cannot hold"
+    return found[0], None

@@ -49,6 +49,7 @@ def _column(  # noqa: PLR0913, PLR0917 - the columns of one query
     type_: str,
     base_type: str,
     typname: str,
+    typid: int,
     typmod: int,
     builtin: bool,
     typtype: str,
@@ -66,6 +67,8 @@ def _column(  # noqa: PLR0913, PLR0917 - the columns of one query
         not_null=not_null,
         generated=generated,
         identity=identity,
+        base=(typid, typmod),
+        typname=typname if builtin else "",
         exact_equality=deterministic and (builtin or typtype == "e"),
     )
 

@@ -9,8 +9,10 @@ LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
 # The CHECKs that let Postgres attach a leaf without scanning it.
 LOWER_CHECK, UPPER_CHECK = "frostline_bound", "frostline_upper"
 HELD_SCHEMA = "frostline held"  # the foreign table of versions that a gateway holds; its name is the table's id
+MARKER = 0  # in frostline.columns: the number of the lake's own column, which no table has
 DELTA_COLUMNS = ("_op", "_seq", "_prev")
 # Advisory locks, each with a table's id.
+SHAPE = 734_621_504  # of a transaction: one at a time makes delta and functions follow the table
 LAKE_WRITER = 734_621_502  # of a session: one lake writer per table at a time
 WORKER = 734_621_504  # of a session, with 0: one worker per database works, others stand by
 FENCE = 734_621_503  # of a transaction: shared by cold writers, exclusive for whoever moves the table's snapshot

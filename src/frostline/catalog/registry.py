@@ -7,10 +7,12 @@ from typing import Any
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import server_schema
+from frostline.catalog.names import MARKER, server_schema
 from frostline.errors import DatabaseError, RefusedError
 from frostline.model.bounds import Bound, parse_bound
 from frostline.model.tables import Table
+
+_NOWHERE = (None, None)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Managed:
     snapshot_id: int | None
     metadata_location: str | None
     lake_names: dict[str, str]  # the user's column -> the lake's
+    field_ids: dict[str, int]  # the user's column -> the lake's number for it
+    marker: str | None  # the lake's column that says which columns a row knows; None: all rows know all of them
+    dropped: dict[int, str]  # attribute numbers that are gone -> the lake's columns that are not
+    followed: str | None  # the shape that delta and functions were made for
     installation: str  # of this database alone: others may have a table of the same name in the same lake
     options: Options = Options()
 
@@ -70,10 +76,11 @@ def find(connection: Connection, oid: int) -> Managed | None:
     row = queries.row(connection, "managed", oid=oid)
     if row is None:
         return None
-    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, installation, *options = row
+    id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, *more = row
+    followed, installation, *options = more
     table = describe.table(connection, relation, *_name(connection, relation))
     hot_table = describe.table(connection, hot, *_name(connection, hot))
-    lake = dict(queries.rows(connection, "lake_columns", table=id_))
+    lake = {number: (name, field) for number, name, field in queries.rows(connection, "lake_columns", table=id_)}
     return Managed(
         id=id_,
         table=replace(table, primary_key=hot_table.primary_key, leaves=hot_table.leaves),
@@ -87,7 +94,11 @@ def find(connection: Connection, oid: int) -> Managed | None:
         seam=parse_bound(seam) if seam is not None else None,
         snapshot_id=snapshot,
         metadata_location=metadata,
-        lake_names={column.name: lake[column.number] for column in table.stored if column.number in lake},
+        lake_names={c.name: lake[c.number][0] for c in table.stored if c.number in lake},
+        field_ids={c.name: lake[c.number][1] for c in table.stored if lake.get(c.number, _NOWHERE)[1] is not None},
+        marker=lake[MARKER][0] if MARKER in lake else None,
+        dropped={n: name for n, (name, _) in lake.items() if n not in {MARKER, *(c.number for c in table.stored)}},
+        followed=followed,
         installation=installation,
         options=_options(*options),
     )

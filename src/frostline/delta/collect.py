@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.names import FENCE, HELD_SCHEMA, SERVER_NAME
-from frostline.delta.tables import SCHEMA, delta_name
+from frostline.delta.tables import SCHEMA
 from frostline.model.tables import Table
+from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
@@ -51,19 +52,32 @@ def function_name(id_: int) -> str:
     return f"collect_{id_}"
 
 
-def create(
-    table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...], connections: Connections
-) -> list[Composed]:
+@dataclass(frozen=True)
+class Target:
+    """A registered table as what stores its cold writes sees it."""
+
+    table: Table
+    id: int
+    delta: tuple[str, str]
+    hot: tuple[str, str]
+    references: tuple[ForeignKey, ...]
+
+
+def create(target: Target, connections: Connections) -> list[Composed]:
     """The foreign table of what is held, and the functions that store it; made anew when they exist."""
+    return [*held(target), *references(target), *functions(target, connections)]
+
+
+def functions(target: Target, connections: Connections) -> list[Composed]:
+    store = Identifier(f"store_{target.id}")
     return [
-        *_held(table, id_),
-        *_references(table, id_, references),
-        SQL("DROP FUNCTION IF EXISTS frostline.{}()").format(Identifier(f"store_{id_}")),
-        _store(table, id_, hot, references),
+        # Before, it had no arguments.
+        SQL("DROP FUNCTION IF EXISTS frostline.{}()").format(store),
+        _store(target),
         # Whoever could call it before the trigger does would pass by what the trigger knows of policies.
-        SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(Identifier(f"store_{id_}")),
-        SQL("COMMENT ON FUNCTION frostline.{}(oid, bool) IS {}").format(Identifier(f"store_{id_}"), Literal(VERSION)),
-        _trigger_function(id_, connections),
+        SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(store),
+        SQL("COMMENT ON FUNCTION frostline.{}(oid, bool) IS {}").format(store, Literal(VERSION)),
+        _trigger_function(target.id, connections),
     ]
 
 
@@ -97,31 +111,34 @@ def _trigger(id_: int, relation: Composable, name: str, when: Composable, *, abo
     ]
 
 
-def _held(table: Table, id_: int) -> list[Composed]:
-    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.base_type)) for c in table.stored)
-    name = Identifier(SCHEMA, held_name(id_))
+def held(target: Target) -> list[Composed]:
+    """The foreign table of what a gateway holds: the delta's columns, and which batch."""
+    columns = SQL(", ").join(
+        SQL("{} {}").format(Identifier(c.name), SQL(delta_type(c.base_type))) for c in target.table.stored
+    )
+    name = Identifier(SCHEMA, held_name(target.id))
     return [
         SQL("DROP FOREIGN TABLE IF EXISTS {}").format(name),
         SQL(
             'CREATE FOREIGN TABLE {} ({}, _op "char", _seq bigint, _prev bigint, _batch int) SERVER {}'
             " OPTIONS (schema_name {}, table_name {})"
-        ).format(name, columns, Identifier(SERVER_NAME), Literal(HELD_SCHEMA), Literal(str(id_))),
+        ).format(name, columns, Identifier(SERVER_NAME), Literal(HELD_SCHEMA), Literal(str(target.id))),
     ]
 
 
-def _references(table: Table, id_: int, references: tuple[ForeignKey, ...]) -> list[Composed]:
+def references(target: Target) -> list[Composed]:
     """A table that is always empty: what passes through it has its foreign keys checked by Postgres itself.
 
     Not the delta: there superseded versions and tombstones would hold on to what nobody refers to any more.
     """
-    name = Identifier(SCHEMA, references_name(id_))
+    name = Identifier(SCHEMA, references_name(target.id))
     drop = SQL("DROP TABLE IF EXISTS {}").format(name)
-    if not references:
+    if not target.references:
         return [drop]
     return [
         drop,
         SQL("CREATE TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
-            name, _referring(references), Identifier(table.schema, table.name)
+            name, _referring(target.references), Identifier(target.table.schema, target.table.name)
         ),
         *(
             SQL("ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}) MATCH {}").format(
@@ -132,19 +149,20 @@ def _references(table: Table, id_: int, references: tuple[ForeignKey, ...]) -> l
                 _names(key.keys),
                 SQL("FULL" if key.full else "SIMPLE"),
             )
-            for key in references
+            for key in target.references
         ),
     ]
 
 
-def _store(table: Table, id_: int, hot: tuple[str, str], references: tuple[ForeignKey, ...]) -> Composed:
+def _store(target: Target) -> Composed:
     """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta."""
+    table, id_, found = target.table, target.id, target.references
     stored = tuple(column.name for column in table.stored)
     written = tuple(column.name for column in table.columns if not column.generated)
     name = Identifier(SCHEMA, references_name(id_))
     passing = SQL(
-        ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if references else ""
-    ).format(*([name, _referring(references)] if references else []))
+        ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if found else ""
+    ).format(*([name, _referring(found)] if found else []))
     return SQL(
         """CREATE OR REPLACE FUNCTION frostline.{function}(relation oid, subject bool)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER
@@ -162,7 +180,17 @@ DECLARE
   newest_key {key_type};
   retained text;
   lowest {key_type};
+  altered bool;
 BEGIN
+  SELECT t.followed IS DISTINCT FROM frostline.shape(t.id) INTO altered FROM frostline.tables t WHERE t.id = {id};
+  IF altered THEN
+    -- By this very transaction: the gateway cannot see it, and nobody else can have done so since it was asked.
+    IF EXISTS (SELECT FROM {held}) THEN
+      RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = {altered},
+        HINT = 'Nothing was changed. Commit the change of the table first.';
+    END IF;
+    RETURN;
+  END IF;
   WITH held AS MATERIALIZED (SELECT * FROM {held}),
   kept AS (
     INSERT INTO {delta} ({columns}, _op, _seq, _prev)
@@ -230,15 +258,16 @@ END $frostline$"""
         suffix=Literal(f" {id_}"),
         unchecked=Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
         held=Identifier(SCHEMA, held_name(id_)),
-        delta=Identifier(SCHEMA, delta_name(table, id_)),
+        delta=Identifier(*target.delta),
         columns=_names(stored),
         key=_names(table.primary_key),
-        hot=Identifier(*hot),
+        hot=Identifier(*target.hot),
         written=_names(written),
         passing=passing,
-        forget=SQL("\n  DELETE FROM {};").format(name) if references else SQL(""),
+        forget=SQL("\n  DELETE FROM {};").format(name) if found else SQL(""),
         fence=Literal(FENCE),
         id=Literal(id_),
+        altered=Literal(f"cold rows of {table} cannot be written in the transaction that alters the table"),
         overtaken=Literal(f"could not serialize access to cold rows of {table} due to concurrent update"),
         moved=Literal(f"could not serialize access to cold rows of {table}: the lake has changed meanwhile"),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.model.tables import Leaf, Table, derived_name
+from frostline.model.types import delta_type
 
 SCHEMA = "frostline_delta"
 
@@ -43,11 +44,28 @@ def create(table: Table, id_: int) -> list[Composed]:
     ]
 
 
-def capture(table: Table, id_: int, leaf: Leaf) -> Composed:
+def shape_name(id_: int) -> str:
+    return f"shape_{id_}"
+
+
+def create_shape(table: Table, id_: int) -> list[Composed]:
+    """An empty table like the user's: what is made after it needs no lock on that."""
+    name = Identifier(SCHEMA, shape_name(id_))
+    return [
+        SQL("DROP TABLE IF EXISTS {}").format(name),
+        SQL("CREATE TABLE {} (LIKE {} INCLUDING GENERATED INCLUDING CONSTRAINTS)").format(
+            name, Identifier(table.schema, table.name)
+        ),
+    ]
+
+
+def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: str) -> Composed:
     """The trigger function that writes a leaf's changes to the delta.
 
     OLD and NEW only tell which keys changed; the row is read again. A user's own trigger may have changed it once more
     since, and its change was captured before this one.
+
+    Once the table or the leaf has another shape or name nothing is captured: such a leaf is not swapped.
     """
     every, key = tuple(column.name for column in table.stored), table.primary_key
     values = tuple(name for name in every if name not in key)
@@ -60,7 +78,7 @@ def capture(table: Table, id_: int, leaf: Leaf) -> Composed:
     FROM (VALUES (1)) AS one LEFT JOIN ONLY {leaf} AS l ON ({same})
     ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};"""
         ).format(
-            delta=Identifier(SCHEMA, delta_name(table, id_)),
+            delta=Identifier(*delta),
             leaf=Identifier(leaf.schema, leaf.name),
             key=_names(key),
             record_key=_names(key, f"{record}."),
@@ -76,6 +94,9 @@ def capture(table: Table, id_: int, leaf: Leaf) -> Composed:
 SET search_path = pg_catalog, pg_temp AS $frostline$
 #variable_conflict use_column
 BEGIN
+  IF tg_table_name <> {name} OR tg_table_schema <> {schema} OR frostline.shape({id}) <> {shape} THEN
+    RETURN NULL;
+  END IF;
   IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN{old}
   END IF;
   IF tg_op <> 'DELETE' THEN{new}
@@ -84,6 +105,10 @@ BEGIN
 END $frostline$"""
     ).format(
         function=Identifier(SCHEMA, capture_name(id_)),
+        name=Literal(leaf.name),
+        schema=Literal(leaf.schema),
+        id=Literal(id_),
+        shape=Literal(shape),
         old_key=_names(key, "OLD."),
         new_key=_names(key, "NEW."),
         old=note("OLD"),
@@ -93,7 +118,9 @@ END $frostline$"""
 
 def _delta(table: Table, id_: int) -> Composed:
     # Base types: a tombstone has no values, and a domain may be NOT NULL.
-    columns = SQL(", ").join(SQL("{} {}").format(Identifier(c.name), SQL(c.base_type)) for c in table.stored)
+    columns = SQL(", ").join(
+        SQL("{} {}").format(Identifier(c.name), SQL(delta_type(c.base_type))) for c in table.stored
+    )
     return SQL(
         "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')), _seq bigint NOT NULL UNIQUE,"
         " _prev bigint NOT NULL, UNIQUE ({}, _prev))"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.delta.tables import SCHEMA, shape_name
 from frostline.gateway.lexer import quoted
 from frostline.gateway.names import Source
 from frostline.model.tables import derived_name
@@ -106,7 +107,7 @@ class Bench:
         """What makes the tables, if they are not there."""
         if self.made:
             return []
-        like = Identifier(self.table.schema, self.table.name)
+        like = Identifier(SCHEMA, shape_name(self.table.id))  # the table itself may be locked by whoever waits for us
         keys = [SQL("{} {}").format(name, SQL(c.type)) for name, c in zip(self.old_key, self.key, strict=True)]
         plain = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.key]
         more = SQL(", ")

@@ -32,7 +32,7 @@ class Load:
 def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Load | None:
     """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none."""
     bench = view.bench(table)
-    columns = [column for column in bench.settable if column.lake_name is not None]
+    columns = bench.settable
     wanted = {*columns, *table.primary_key, *narrowed.filter.columns}
     scan = cold_rows(view, source, table, wanted, narrowed.files, keys=narrowed.keys, versions=True)
     if scan.empty:

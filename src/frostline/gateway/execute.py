@@ -238,7 +238,7 @@ class Executor:
             return self._size(found.tokens)
         if len(found.references) == 1:
             self._plan_early(found, found.references[0].source, parameters)
-        tables = self._pin([reference.source for reference in found.references])
+        tables = self._pin([reference.source for reference in found.references], changes=fallback.changes(found))
         if writes.reads_to_write(found.tokens):
             self.view.touched.update(reference.source.table for reference in found.references)
         if len(found.references) == 1:
@@ -292,8 +292,10 @@ class Executor:
         if batch is not None and batch.num_rows:
             raise Unknown("a row that makes Postgres raise an error")
 
-    def _pin(self, sources: Sequence[Source]) -> dict[Source, ColdTable]:
+    def _pin(self, sources: Sequence[Source], *, changes: bool = False) -> dict[Source, ColdTable]:
         self.view.reading = bool(self.transaction.cursors)
+        if changes:
+            return self.view.pin_to_write(sources, may_restart=not self.view.reading)
         return self.view.pin(sources, may_restart=not self.view.reading, rescan=self._rescan)
 
     def _modify(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
@@ -322,7 +324,9 @@ class Executor:
         """The tables of a write's sources, the first being the one it writes."""
         if self.transaction.status != ACTIVE:
             raise QueryError("cold rows are changed inside a transaction of postgres_fdw only", sqlstate="25P01")
-        tables = self._pin([reference.source for reference in found])
+        self.view.reading = bool(self.transaction.cursors)
+        sources = [reference.source for reference in found]
+        tables = self.view.pin_to_write(sources, may_restart=not self.view.reading)
         if self.transaction.serializable:
             raise QueryError(
                 f"cold rows of {tables[found[0].source]} cannot be changed in a SERIALIZABLE transaction",

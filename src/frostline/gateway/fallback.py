@@ -58,6 +58,11 @@ def _named(name: str) -> str:
     return f'pg_temp."{name}"'
 
 
+def changes(statement: Statement) -> bool:
+    """Whether rows are asked for that are going to be changed."""
+    return bool(_to_change(statement))
+
+
 def _to_change(statement: Statement) -> list[Reference]:
     """The sources whose rows are asked for by ctid: a row that is named is going to be changed."""
     tokens = statement.tokens

@@ -82,10 +82,10 @@ def in_range(table: ColdTable, found: Range) -> tuple[Compare, ...]:
 
 @lru_cache(maxsize=1000)
 def _in_range(key: ColdColumn, found: Range) -> tuple[Compare, ...]:
-    if key.lake_name is None:
+    if key.field_id is None:
         return ()
     unit = _MICROS_PER_DAY if key.typname == "date" else 1
-    column = Column(key.lake_name, key.storage.iceberg)
+    column = Column(key.field_id, key.storage.iceberg)
     return tuple(
         Compare(column, operator, bound.order // unit)
         for operator, bound in ((">=", found.lower), ("<", found.upper))
@@ -162,9 +162,10 @@ class _Reader:
         return found
 
     def _lake(self, column: ColdColumn) -> Column:
-        if column.lake_name is None:
+        # Files say nothing of a value that their rows have for want of their own.
+        if column.field_id is None or column.missing is not None:
             raise _Unclear
-        return Column(column.lake_name, column.storage.iceberg)
+        return Column(column.field_id, column.storage.iceberg)
 
     def _constant(self, node: Node) -> Constant:
         match node:
@@ -199,7 +200,7 @@ def _value(column: ColdColumn, kind: _Kind, text: str, label: str | None) -> Val
 
 def _kind(column: ColdColumn) -> _Kind:
     found = _KINDS.get(column.typname)
-    if found is None or not column.storage.native or not column.deterministic or column.lake_name is None:
+    if found is None or not column.storage.native or not column.deterministic:
         raise _Unclear
     if column.typname in ("text", "varchar") and not column.byte_ordered:
         return _Kind(found.read, found.labels, ordered=False)

@@ -17,11 +17,14 @@ from frostline.gateway.names import Source
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files
-from frostline.lake.engine import iceberg_scan, parquet_scan
+from frostline.lake.duck import quote
+from frostline.lake.engine import duckdb_type, iceberg_scan, parquet_scan
 from frostline.lake.footers import MOST_ASKED, aligned_scan
+from frostline.lake.layout import iceberg_type
 from frostline.lake.pruning import Condition, chosen_of, wholly
 from frostline.model.types import YEAR_ONE
 
+_MARKER = "known"  # up to which number a row knows columns
 _KEPT = 1000  # scans of one snapshot, about a kB each
 
 
@@ -61,6 +64,7 @@ def cold_rows(
     wanted = _in_order(frozenset(columns), (table.key,))
     if table.retained is not None and source.range.below(table.retained):
         return _nothing(wanted, 0)
+    _refuse_unreadable(table, wanted)
     delta = view.delta(source, table, keys)
     merged = wanted if delta is None else _in_order(frozenset(wanted), table.primary_key)
     lake = _lake(view, source, table, merged, conditions)
@@ -113,10 +117,12 @@ def _reading(
     places: list[int],
 ) -> Scan:
     read = [snapshot.files[at] for at in places]
-    names = {column: _lake_name(table, column) for column in columns}
+    fields = {c: field for c in columns if (field := snapshot.fields.get(c.field_id or 0)) is not None}
+    marker = snapshot.fields.get(table.marker or 0)
     count = None
-    if snapshot.readable(places) and all(name in snapshot.fields for name in names.values()):
-        named = {column_name(c.number): snapshot.fields[name] for c, name in names.items()}
+    if snapshot.readable(places):
+        named = {column_name(c.number): _read_as(field, c) for c, field in fields.items()}
+        named |= {} if marker is None or not _filled(columns) else {_MARKER: marker}
         within = _unless_inside(snapshot, places, table, source)
         rows = _parquet(view, [file.path for file in read], named, within)
         if within is None:
@@ -129,12 +135,47 @@ def _reading(
             sqlstate="0A000",
         )
     else:
-        outputs = ", ".join(f"{_quoted(name)} AS {column_name(c.number)}" for c, name in names.items())
-        within = range_condition(table.key, source.range, _quoted(names[table.key]))
+        outputs = [f"{_cast(field, c)} AS {column_name(c.number)}" for c, field in fields.items()]
+        outputs += [] if marker is None else [f"{_quoted(marker.name)} AS {_MARKER}"]
+        within = range_condition(table.key, source.range, _quoted(fields[table.key].name))
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
-        rows = f"(SELECT {outputs} FROM {scanned} WHERE {within}) AS t"
-    dated = [name for column, name in names.items() if column.storage.recent is not None]
-    return Scan(rows, read, len(snapshot.files), delta=False, recent=_recent(snapshot, places, dated), rows=count)
+        rows = f"(SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}) AS t"
+    if len(fields) < len(columns) or _filled(columns):
+        values = ", ".join(f"{_value(c, fields, marker)} AS {column_name(c.number)}" for c in columns)
+        rows = f"(SELECT {values} FROM {rows}) AS t"
+    recent = _recent(snapshot, places, [c for c in columns if c.storage.recent is not None])
+    return Scan(rows, read, len(snapshot.files), delta=False, recent=recent, rows=count)
+
+
+def _filled(columns: Iterable[ColdColumn]) -> bool:
+    """Whether one of them has a value in rows that have none of their own."""
+    return any(column.missing is not None for column in columns)
+
+
+def _read_as(field: NestedField, column: ColdColumn) -> NestedField:
+    """A file from before a promotion has the narrower type."""
+    return NestedField(field.field_id, field.name, iceberg_type(column.storage.iceberg), required=False)
+
+
+def _cast(field: NestedField, column: ColdColumn) -> str:
+    wanted = iceberg_type(column.storage.iceberg)
+    name = _quoted(field.name)
+    return name if wanted == field.field_type else f"CAST({name} AS {duckdb_type(wanted)})"
+
+
+def _value(column: ColdColumn, fields: Collection[ColdColumn], marker: NestedField | None) -> str:
+    """What a row has of its own, or what rows had when the column was added.
+
+    A row that knows the column may have NULL of its own. One that Spark has copied into a new file may not know it.
+    """
+    name = column_name(column.number)
+    if column.missing is None:
+        return name if column in fields else column.storage.load.replace("{c}", "NULL::VARCHAR")
+    value = column.storage.load.replace("{c}", quote(column.missing))
+    if column not in fields:
+        return value
+    own = f"CASE WHEN {_MARKER} >= {column.number} THEN NULL ELSE {value} END" if marker is not None else value
+    return f"coalesce({name}, {own})"
 
 
 def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
@@ -146,13 +187,13 @@ def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedFie
     return rows if within is None else f"(SELECT {', '.join(named)} FROM {rows} WHERE {within}) AS t"
 
 
-def _recent(snapshot: files.Snapshot, places: Sequence[int], names: Iterable[str]) -> bool:
+def _recent(snapshot: files.Snapshot, places: Sequence[int], columns: Iterable[ColdColumn]) -> bool:
     """Whether the bounds say that nothing in these columns is before the year 1."""
-    for name in names:
-        known = snapshot.column(name)
-        if known is None:
+    for column in columns:
+        known = snapshot.column(column.field_id or 0)
+        if known is None or column.missing is not None:
             return False
-        first = YEAR_ONE[str(snapshot.fields[name].field_type)]
+        first = YEAR_ONE[column.storage.iceberg]
         for at in places:
             lower = known.lower[at]
             only_nulls = known.nulls[at] == snapshot.files[at].rows
@@ -174,13 +215,26 @@ def _nothing(columns: tuple[ColdColumn, ...], of: int) -> Scan:
     return Scan(f"(SELECT {empty} WHERE false) AS t", (), of, delta=False)
 
 
-def _lake_name(table: ColdTable, column: ColdColumn) -> str:
-    if column.lake_name is None:
-        raise QueryError(
-            f"column {column.name} of {table} was added after the table was registered; its cold rows have no value",
-            sqlstate="0A000",
-        )
-    return column.lake_name
+def _refuse_unreadable(table: ColdTable, columns: Iterable[ColdColumn]) -> None:
+    for column in columns:
+        if column.unreadable is not None:
+            raise unreadable(table, column)
+
+
+def unreadable(table: ColdTable, column: ColdColumn) -> QueryError:
+    """Nobody knows what cold rows have in a column, with the way out."""
+    name = f"{table}"
+    if column.generated:
+        hint = f"ALTER TABLE {name} DROP COLUMN {column.name}; one that is not generated can be added and filled"
+    elif (column.unreadable or "").startswith("its type"):
+        hint = "change the type back; what the lake can follow is in docs/schema.md"
+    else:
+        hint = f"SELECT frostline.fill('{name}', '{column.name}', NULL), or another value than NULL"
+    return QueryError(
+        f"cold rows of {table} have no value in column {column.name} that could be known: {column.unreadable}",
+        hint=hint,
+        sqlstate="0A000",
+    )
 
 
 def _quoted(name: str) -> str:

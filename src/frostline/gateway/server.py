@@ -23,6 +23,7 @@ from frostline.gateway.cancel import Canceller
 from frostline.gateway.control import Control
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.execute import Executor
+from frostline.gateway.follower import Follower
 from frostline.gateway.link import Link
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.origin import Origin
@@ -78,6 +79,7 @@ class Gateway:
         self._settings = settings
         self._dsn = settings.dsn.get_secret_value()
         self._link = Link(self._dsn, "frostline gateway control")
+        self._follower = Follower(self._dsn)
         self._control = Control(self._link)
         self._pinning = Link(self._dsn, "frostline gateway pins")
         self._storage = storage.of(settings)
@@ -89,6 +91,7 @@ class Gateway:
         self._stopping = False
         self._open = contextlib.ExitStack()
         self._open.callback(self._link.close)
+        self._open.callback(self._follower.close)
         self._open.callback(self._pinning.close)
         self.host = settings.gateway.host or settings.gateway.listen
         self.port = 0
@@ -208,6 +211,7 @@ class Gateway:
                 origin,
                 self._metrics,
                 self._deltas,
+                self._follower,
             )
             executor = Executor(view)
             client.session = Session(stream, executor, client.canceller, self._metrics)

@@ -111,7 +111,6 @@ def _known(view: View, bench: Bench, written: Written) -> Batch | None:
 
 def _netted(view: View, bench: Bench, written: Written) -> Batch:
     number = view.next_number()
-    _check_columns(view, bench, written)
     if any(write.new_keys for write in written.held):
         _check_ranges(view, bench, written)
         _check_duplicates(view, bench, written)
@@ -125,7 +124,7 @@ def _netted(view: View, bench: Bench, written: Written) -> Batch:
 def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:
     """The versions of one batch."""
     table = bench.table
-    others = [column for column in table.in_lake if column not in bench.key]
+    others = [column for column in table.stored if column not in bench.key]
     w = numbers(written.held)
     # What a key that was free had last: a tombstone, or a row that is replaced.
     head = SQL("SELECT max(v._seq) FROM {} v WHERE {}").format(view.version_rows(table), bench.same_key("a", "v"))
@@ -186,24 +185,6 @@ def _cold(bench: Bench, *prefix: str) -> Composable:
         if seam is None
         else SQL("({} < {}::{})").format(key, Literal(seam.text), SQL(bench.table.key.type))
     )
-
-
-def _check_columns(view: View, bench: Bench, written: Written) -> None:
-    """A column that was added after registration has no place for cold rows' values yet."""
-    later = [c for c in bench.table.columns.values() if c.lake_name is None and c.generated != "v"]
-    if not later:
-        return
-    given = SQL(" OR ").join(SQL("{} IS NOT NULL").format(Identifier(column.name)) for column in later)
-    query = SQL("SELECT FROM {} WHERE {} = {} AND {} AND ({}) LIMIT 1").format(
-        bench.added, WRITE, numbers(written.held), _cold(bench), given
-    )
-    if _first(view, bench, query) is not None:
-        raise QueryError(
-            f"cold rows of {bench.table} have no column {', '.join(column.name for column in later)} yet:"
-            " it was added after the table was registered",
-            hint="nothing was changed; leave it NULL in cold rows",
-            sqlstate="0A000",
-        )
 
 
 def _check_ranges(view: View, bench: Bench, written: Written) -> None:
@@ -341,7 +322,7 @@ def _unheld(bench: Bench, number: int) -> list[str]:
 
 
 def _checked(bench: Bench) -> list[ColdColumn]:
-    return [column for column in bench.table.in_lake if column.storage.cannot_hold is not None]
+    return [column for column in bench.table.stored if column.storage.cannot_hold is not None]
 
 
 def _unheld_value(column: ColdColumn) -> SQL:

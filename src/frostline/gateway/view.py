@@ -28,6 +28,7 @@ from frostline.gateway.backing import Backing
 from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.deltas import Deltas
+from frostline.gateway.follower import Follower
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
@@ -64,6 +65,7 @@ class View:
     origin: Origin
     metrics: Metrics
     deltas: Deltas
+    follower: Follower
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     benches: dict[int, Bench] = field(default_factory=dict)  # by table
     written: dict[int, Written] = field(default_factory=dict)  # by table
@@ -83,6 +85,25 @@ class View:
     _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
     _number: int = 0
     _met: bool = False  # we know whose session this is
+    _behind: int | None = None  # a table that has to follow when nothing of it is read any more
+
+    def pin_to_write(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
+        """The same for a statement that changes rows: what belongs to an altered table has to follow it first."""
+        fresh = may_restart and not self.backing.open
+        found = self.pin(sources, may_restart=may_restart)
+        behind = next((table for table in found.values() if not table.followed), None)
+        if behind is None:
+            return found
+        if not fresh:
+            self._behind = behind.id
+            raise QueryError(
+                f"{behind} was altered; its cold rows can be changed once this transaction is over",
+                hint="retry the transaction",
+                sqlstate="40001",
+            )
+        self.end()
+        self.follower.follow(behind.id)
+        return self.pin(sources, may_restart=False)
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
@@ -191,12 +212,11 @@ class View:
 
     def version_rows(self, table: ColdTable) -> sql.Composable:
         """Versions of the delta and of this transaction, as a table expression."""
-        columns = table.in_lake
-        outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in columns), sql.SQL("_op, _seq")])
+        outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in table.stored), sql.SQL("_op, _seq")])
         delta = sql.Identifier(*table.delta)
         batches = self.written_of(table.id).batches
         if not batches:
-            return delta
+            return delta if table.followed else _as_followed(table)
         self.at_bench(self.benches[table.id], [])
         return sql.SQL("(SELECT {o} FROM {} UNION ALL SELECT {o} FROM {} WHERE _batch = ANY ({}::int[]))").format(
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
@@ -230,6 +250,9 @@ class View:
         """Forget everything read so far and end the transaction it was read in."""
         self.forget()
         self.backing.end()
+        if self._behind is not None:
+            behind, self._behind = self._behind, None
+            self.follower.attempt(behind, "")
 
     def forget(self) -> None:
         """Give back all but the transaction."""
@@ -276,7 +299,7 @@ class View:
         probe = _probe_name(table)
         return [question(table, operation), *([f"EXECUTE {probe}"] if self.backing.prepared(probe) else [])]
 
-    def _begin(self, snapshot: str | None, source: Source) -> None:
+    def _begin(self, snapshot: str | None, source: Source, *, again: bool = False) -> None:
         key = (source.table, source.operation)
         try:
             answers = self.backing.begin(snapshot, self._questions(*key), asked_at=self.asked_at)
@@ -287,6 +310,11 @@ class View:
         self._meet()
         with self.backing.running():
             table = described(self.backing.connection, answers[0], *key)
+        if not table.followed and snapshot is None and not again:
+            self.backing.end()  # it may have looked at the delta
+            self.follower.attempt(table.id, table.shape)
+            self._begin(None, source, again=True)
+            return
         self._know(source, table)
         self._last = key if snapshot is None else None
         if len(answers) > 1:
@@ -313,6 +341,8 @@ class View:
         if key not in self._tables:
             with self.backing.running():
                 table = cold_table(self.backing.connection, *key)
+            if source.snapshot is None and self.follower.shape(table.id) != table.shape:
+                raise SnapshotGone  # altered since this snapshot, and the client goes by what it is like now
             self._know(source, table)
         return self._tables[key]
 
@@ -347,7 +377,7 @@ class View:
         rows, newest = self._counted(table, within)
         if not rows:
             return None
-        shape = tuple((c.number, c.lake_name, c.type) for c in table.columns.values())
+        shape = tuple((c.number, c.type, c.delta_name, c.missing) for c in table.columns.values())
         key = (table.id, table.snapshot_id, source.range, shape)
         found = self.deltas.take(key, rows, newest)
         if found is None:
@@ -377,7 +407,7 @@ class View:
         if inexact is not None or not table.primary_key:
             what = f"its column {inexact.name} is of type {inexact.type}" if inexact else "it has none"
             raise QueryError(f"changed cold rows of {table} cannot be matched by primary key: {what}", sqlstate="0A000")
-        columns = table.in_lake
+        columns = [column for column in table.stored if column.unreadable is None]
         name = f"delta_{next(_numbers)}"
         with self.engine.cursor() as target:
             loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
@@ -422,9 +452,21 @@ def in_range(source: Source, table: ColdTable) -> sql.Composable:
 
 
 def exported(column: ColdColumn, relation: str) -> sql.Composed:
-    """A column's value in the form that the lake's is made from."""
+    """A column's value in the form that the lake's is made from; the delta has it in a wider type."""
     before, _, after = column.storage.export.partition("{c}")
-    return sql.SQL("({}{}{})::text").format(sql.SQL(before), sql.Identifier(relation, column.name), sql.SQL(after))
+    value = sql.SQL("({}::{})").format(sql.Identifier(relation, column.name), sql.SQL(column.base_type))
+    return sql.SQL("({}{}{})::text").format(sql.SQL(before), value, sql.SQL(after))
+
+
+def _as_followed(table: ColdTable) -> sql.Composed:
+    """The delta with the table's columns of today, though it has not followed yet; what it lacks no version has."""
+
+    def value(column: ColdColumn) -> sql.Composed:
+        kept = sql.Literal(column.missing_text) if column.delta_name is None else sql.Identifier(column.delta_name)
+        return sql.SQL("{}::{} AS {}").format(kept, sql.SQL(column.base_type), sql.Identifier(column.name))
+
+    columns = sql.SQL(", ").join(value(column) for column in table.stored if column.unreadable is None)
+    return sql.SQL("(SELECT {}, _op, _seq FROM {})").format(columns, sql.Identifier(*table.delta))
 
 
 def _newest(

@@ -142,8 +142,8 @@ def table_of(catalog: Catalog, managed: Managed) -> IcebergTable:
     return table
 
 
-def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> None:
-    """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot.
+def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> bool:
+    """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot; True: it is new.
 
     Whatever stands above that snapshot was never shown to a reader: an archive run died between its Iceberg commit
     and the swap. Appending on top of it would double its rows, so the head goes back first.
@@ -158,17 +158,18 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
                     hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
                 ) from None
             _create(catalog, managed, settings)
-            return
+            return True
         _in_this_lake(table, managed, settings)
         head = table.current_snapshot()
         if head is None or head.snapshot_id == managed.snapshot_id:
-            return
+            return False
         if managed.snapshot_id is None:
             _only_ours(table, managed, operations)
             catalog.purge_table(identifier(managed))
             _create(catalog, managed, settings)
-        else:
-            lineage.set_back(table, managed, operations, storages.of(settings).python())
+            return True
+        lineage.set_back(table, managed, operations, storages.of(settings).python())
+        return False
 
 
 def load(settings: Settings, managed: Managed) -> IcebergTable:

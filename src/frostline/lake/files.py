@@ -69,10 +69,10 @@ class ColumnStatistics:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files a snapshot consists of, and its schema by name."""
+    """The files a snapshot consists of, and its schema by field id."""
 
     files: tuple[DataFile, ...]
-    fields: Mapping[str, NestedField]
+    fields: Mapping[int, NestedField]
     deleted: frozenset[tuple[Any, ...]]
     plain: bool  # whether the files' own field ids say all there is to know about their columns
     vectors: bool  # whether rows are deleted by deletion vectors (format version 3)
@@ -89,9 +89,9 @@ class Snapshot:
         """Whether these files can be read one by one: no delete file takes rows from them."""
         return self.plain and not any(self.files[at].partition in self.deleted for at in chosen)
 
-    def column(self, name: str) -> ColumnStatistics | None:
+    def column(self, field_id: int) -> ColumnStatistics | None:
         """A column's bounds in every file, decoded once."""
-        found = self.fields.get(name)
+        found = self.fields.get(field_id)
         if found is None:
             return None
         if found.field_id not in self._columns:
@@ -131,7 +131,7 @@ def _read(storage: Storage, metadata_location: str, snapshot_id: int) -> Snapsho
     schema: Schema = schemas.get(found.schema_id, table.schema()) if found.schema_id is not None else table.schema()
     return Snapshot(
         files=tuple(file for manifest in manifests for file in manifest.files),
-        fields={column.name: column for column in schema.fields},
+        fields={column.field_id: column for column in schema.fields},
         deleted=frozenset().union(*(manifest.deleted for manifest in manifests)),
         plain=_plain(table, manifests),
         vectors=any(manifest.vectors for manifest in manifests),

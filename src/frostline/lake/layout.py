@@ -86,6 +86,12 @@ def schema(managed: Managed) -> Schema:
     return Schema(*fields, identifier_field_ids=identifiers)
 
 
+def in_order(managed: Managed, schema: Schema) -> list[tuple[NestedField, Column | None]]:
+    """The lake's columns in their order, each with the table's; None: the marker."""
+    by_id = {managed.field_ids[column.name]: column for column in managed.table.stored}
+    return [(field, by_id.get(field.field_id)) for field in schema.fields]
+
+
 def partition_spec(managed: Managed) -> PartitionSpec:
     """One partition field that follows the periods."""
     source = next(column for column in managed.table.columns if column.name == managed.table.key)

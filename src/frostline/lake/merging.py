@@ -155,10 +155,12 @@ def _examined(table: IcebergTable, managed: Managed, snapshots: Sequence[Snapsho
     hidden = [lineage.made_by(snapshot) for snapshot in snapshots if lineage.made_by(snapshot) in ours]
     if hidden:
         raise _refused(managed, f"it stands on operation {hidden[0]}, which no reader has seen")
-    wanted = {(f.field_id, f.name, f.field_type) for f in layout.schema(managed).fields}
-    if {(f.field_id, f.name, f.field_type) for f in table.schema().fields} != wanted:
+    wanted = {(f.name, f.field_type) for f in layout.schema(managed).fields}
+    found = {(f.name, f.field_type) for f in table.schema().fields if f.name != managed.marker}
+    ids = {f.field_id for f in table.schema().fields if f.name != managed.marker}
+    if found != wanted or ids != set(managed.field_ids.values()):
         raise _refused(managed, "it has changed the table's columns")
-    key = managed.table.key_column
+    key = managed.field_ids[managed.table.key]
     unit = _DAY if managed.table.key_type == "date" else 1
     assert managed.seam is not None
     added: list[tuple[int, int]] = []
@@ -166,7 +168,7 @@ def _examined(table: IcebergTable, managed: Managed, snapshots: Sequence[Snapsho
         if snapshot.summary is not None and snapshot.summary.operation == Kind.REPLACE:
             continue  # the same rows in other files
         for file in _added(table, snapshot):
-            ends = [side.get(key.number) for side in (file.lower_bounds or {}, file.upper_bounds or {})]
+            ends = [side.get(key) for side in (file.lower_bounds or {}, file.upper_bounds or {})]
             if file.file_format != FileFormat.PARQUET or ends[0] is None or ends[1] is None:
                 raise _refused(managed, f"what {file.file_path} holds is not known")
             least, greatest = (int.from_bytes(end, "little", signed=True) for end in ends if end is not None)

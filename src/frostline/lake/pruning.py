@@ -16,9 +16,9 @@ from frostline.lake.files import ColumnStatistics, Snapshot
 
 @dataclass(frozen=True)
 class Column:
-    """A lake column and the Iceberg type the condition takes it for."""
+    """A lake column by its field id, and the Iceberg type the condition takes it for."""
 
-    name: str
+    id: int
     type: str
 
 
@@ -130,10 +130,10 @@ def _compared(condition: Compare | Among, known: ColumnStatistics, among: list[i
 
 
 def _statistics(snapshot: Snapshot, column: Column) -> ColumnStatistics | None:
-    found = snapshot.fields.get(column.name)
+    found = snapshot.fields.get(column.id)
     if found is None or str(found.field_type) != column.type:
         return None
-    return snapshot.column(column.name)
+    return snapshot.column(column.id)
 
 
 def _null_may_be(rows: int, nulls: int | None, negated: bool) -> bool:

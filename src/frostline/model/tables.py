@@ -25,6 +25,8 @@ class Column:
     not_null: bool = False
     generated: str = ""  # '' | 's'tored | 'v'irtual
     identity: str = ""
+    base: tuple[int, int] = (0, -1)  # that type's OID and modifier
+    typname: str = ""  # its name, where it is one of Postgres's own
     exact_equality: bool = True  # False: two different texts can be equal (a non-deterministic collation, citext)
 
 
@@ -62,6 +64,11 @@ class Table:
     def key_column(self) -> Column:
         """The column the table is partitioned by."""
         return next(column for column in self.columns if column.name == self.key)
+
+    @property
+    def last_number(self) -> int:
+        """Of the newest column: whoever adds one later gives it a larger number."""
+        return max(column.number for column in self.columns)
 
     @property
     def stored(self) -> tuple[Column, ...]:

@@ -6,6 +6,7 @@ only where Iceberg, Spark and DuckDB all hold every finite value of it exactly.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 MAX_DECIMAL_PRECISION = 38  # Iceberg's limit
@@ -157,6 +158,50 @@ def storage(typname: str, typmod: int = -1, *, builtin: bool = True) -> Storage:
     if typname == "char":
         return _HIGH_BYTE
     return NATIVE.get(typname, TEXT_FORM)
+
+
+_TEXTS = ("text", "varchar")
+_WIDER = {("int2", "int4"), ("int2", "int8"), ("int4", "int8"), ("float4", "float8")}
+
+
+def promotes(old: tuple[str, int], new: tuple[str, int]) -> bool:
+    """Whether every value of a built-in type, (typname, typmod), is the same value of another, in the lake too.
+
+    What Iceberg can promote, and what changes nothing there.
+    """
+    (before, size), (after, limit) = old, new
+    if (before, after) in _WIDER:
+        return True
+    if before == after == "numeric":
+        return _numeric_promotes(size, limit)
+    if before in _TEXTS and after in _TEXTS:
+        return limit < 0 or (before == "varchar" and 0 <= size <= limit)
+    if before == "bpchar" and size >= 0:  # blanks at its end mean nothing to it, and are not kept
+        return (after in _TEXTS and limit < 0) or (after in ("varchar", "bpchar") and size <= limit)
+    return before == after and before in ("timestamp", "timestamptz") and (limit < 0 or 0 <= size <= limit)
+
+
+def _numeric_promotes(size: int, limit: int) -> bool:
+    kept, wanted = numeric_modifiers(size), numeric_modifiers(limit)
+    return kept is not None and wanted is not None and kept[1] == wanted[1] and kept[0] <= wanted[0]
+
+
+# Of each family the widest: a column of the delta holds the values of all that a column can be promoted to.
+_WIDEST = {
+    **dict.fromkeys(("smallint", "integer"), "bigint"),
+    "real": "double precision",
+    "numeric": "numeric",
+    "character varying": "text",
+    "character": "text",  # without the blanks at its end
+}
+_WITH_LENGTH = re.compile(r"(numeric|character varying|character|timestamp)\([\d,-]+\)( with(?:out)? time zone)?")
+
+
+def delta_type(base_type: str) -> str:
+    """The type a column has in the delta: changing it would rewrite the delta under its readers."""
+    length = _WITH_LENGTH.fullmatch(base_type)
+    plain = f"{length[1]}{length[2] or ''}" if length else base_type
+    return _WIDEST.get(plain, plain)
 
 
 def numeric_modifiers(typmod: int) -> tuple[int, int] | None:

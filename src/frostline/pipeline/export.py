@@ -25,6 +25,7 @@ from frostline.pipeline.decode import Wire
 from frostline.pipeline.slices import Job, Slice, TaskFailed
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyspark.sql import SparkSession
 
 # Less than this is not worth a task, and a file, of its own.
@@ -49,8 +50,8 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
         job = Job(
             dsn=settings.dsn.get_secret_value(),
             snapshot=source.snapshot,
-            query=_query(managed, source.leaf),
-            columns=_columns(managed),
+            query=_query(managed, source.leaf, table.schema()),
+            columns=_columns(managed, table.schema()),
             target=writer.target(table, file_size, f"operation-{operation}"),
         )
         parts = cut(source.pages, source.bytes, file_size, spark.sparkContext.defaultParallelism)
@@ -80,15 +81,20 @@ def _run(spark: SparkSession, job: Job, parts: Sequence[Slice], operation: int) 
     return [file for files in found for file in files]
 
 
-def _query(managed: Managed, leaf: Leaf) -> str:
-    values = [f"{c.storage.copied.format(c=_identifier(c.name))} AS c{c.number}" for c in managed.table.stored]
+def _query(managed: Managed, leaf: Leaf, schema: Schema) -> str:
+    values = [
+        f"{column.storage.copied.format(c=_identifier(column.name))} AS c{column.number}"
+        if column is not None
+        else f"{managed.table.last_number}::int AS c0"
+        for _, column in layout.in_order(managed, schema)
+    ]
     return f"SELECT {', '.join(values)} FROM ONLY {_identifier(leaf.schema, leaf.name)}"
 
 
-def _columns(managed: Managed) -> tuple[Wire, ...]:
+def _columns(managed: Managed, schema: Schema) -> tuple[Wire, ...]:
     return tuple(
-        Wire(managed.lake_names[c.name], c.storage.wire, writer.arrow_type(layout.iceberg_type(c.storage.iceberg)))
-        for c in managed.table.stored
+        Wire(field.name, column.storage.wire if column is not None else "int4", writer.arrow_type(field.field_type))
+        for field, column in layout.in_order(managed, schema)
     )
 
 

@@ -105,13 +105,16 @@ def statement(settings: Settings, managed: Managed, source: str, bounds: Sequenc
     columns = [quoted(managed.lake_names[c.name]) for c in managed.table.stored]
     keys = [quoted(managed.lake_names[name]) for name in managed.table.primary_key]
     op = quoted(_op(managed))
+    values = {column: f"s.{column}" for column in columns}
+    if managed.marker is not None:
+        values[quoted(managed.marker)] = str(managed.table.last_number)
     same = " AND ".join([*(f"t.{key} = s.{key}" for key in keys), *_within(managed, bounds)])
     return (
         f"MERGE INTO {table_name(settings, managed)} t USING {source} s ON {same}"
         f" WHEN MATCHED AND s.{op} = 'T' THEN DELETE"
-        f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{c} = s.{c}' for c in columns)}"
+        f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{c} = {value}' for c, value in values.items())}"
         f" WHEN NOT MATCHED AND s.{op} = 'U' THEN"
-        f" INSERT ({', '.join(columns)}) VALUES ({', '.join(f's.{c}' for c in columns)})"
+        f" INSERT ({', '.join(values)}) VALUES ({', '.join(values.values())})"
     )
 
 
@@ -235,5 +238,5 @@ def _schema(managed: Managed) -> Any:
 
 
 def _op(managed: Managed) -> str:
-    taken = {name.casefold() for name in managed.lake_names.values()}
+    taken = {name.casefold() for name in (*managed.lake_names.values(), managed.marker or "")}
     return next(name for name in (OP, *(f"{OP}_{n}" for n in range(len(taken)))) if name not in taken)

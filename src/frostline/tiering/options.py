@@ -387,7 +387,9 @@ def _check_cold_keys(connection: Connection, managed: Managed, *, checked: bool)
     """Triggers on the referenced tables, and what new cold rows are checked by, made or taken away."""
     for trigger, schema, name in queries.rows(connection, "reference_guards", table=managed.id):
         connection.execute(SQL("DROP TRIGGER {} ON {}").format(Identifier(trigger), Identifier(schema, name)))
-    made = writing.statements(connection, managed.table, managed.id, managed.hot, managed.hot_oid, checked=checked)
+    made = writing.statements(
+        connection, managed.table, managed.id, managed.delta, managed.hot, managed.hot_oid, checked=checked
+    )
     if checked:
         made += references.guards(connection, managed.hot_oid, managed.id)
     for statement in made:

@@ -124,7 +124,13 @@ def _plan(connection: Connection, table: Table, hot_for: str, options: registry.
             *_open_hot(connection, made),
             *delta.create(table, made.id),
             *writing.statements(
-                connection, table, made.id, (table.schema, hot), table.oid, checked=options.cold_fk == "check"
+                connection,
+                table,
+                made.id,
+                (delta.SCHEMA, delta.delta_name(table, made.id)),
+                (table.schema, hot),
+                table.oid,
+                checked=options.cold_fk == "check",
             ),
             *_foreign(connection, made),
             *_record(connection, made),
@@ -225,18 +231,22 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
             ]
         )
     )
-    columns = SQL("INSERT INTO frostline.columns VALUES {}").format(
+    names = lake_names({column.number: column.name for column in table.stored})
+    columns = SQL(
+        "INSERT INTO frostline.columns (table_id, attnum, lake_name, delta_name, base, typmod) VALUES {}"
+    ).format(
         SQL(", ").join(
-            SQL("({}, {}, {})").format(Literal(plan.id), Literal(number), Literal(name))
-            for number, name in lake_names({column.number: column.name for column in table.stored}).items()
+            SQL("({})").format(SQL(", ").join(map(Literal, (plan.id, c.number, names[c.number], c.name, *c.base))))
+            for c in table.stored
         )
     )
+    followed = SQL("UPDATE frostline.tables SET followed = frostline.shape(id) WHERE id = {}").format(Literal(plan.id))
     if plan.before is None:
-        return [tables, columns]
+        return [tables, columns, followed]
     periods = SQL("INSERT INTO frostline.periods (table_id, upper, foreign_table) VALUES ({}, {}, {})").format(
         Literal(plan.id), Literal(seam), named(table.schema, plan.before)
     )
-    return [tables, columns, periods]
+    return [tables, columns, followed, periods]
 
 
 def _shape(connection: Connection, table: Table) -> dict[str, object]:

@@ -184,11 +184,11 @@ def _files(settings: Settings, managed: Managed, period: Period) -> tuple[int | 
     """How many, and what is wrong with them; None: the store cannot be asked."""
     if managed.snapshot_id is None or managed.metadata_location is None:
         return 0, []
-    key = next(column for column in managed.table.columns if column.name == managed.table.key)
+    key = managed.field_ids[managed.table.key]
     try:
         files = storage.of(settings)
         snapshot = lake.snapshot(files, managed.metadata_location, managed.snapshot_id)
-        chosen = inspect.files_of(snapshot, key.number, managed.table.key_type, period.range)
+        chosen = inspect.files_of(snapshot, key, managed.table.key_type, period.range)
         io = inspect.opened(files, managed.metadata_location)
         damages = [(file.path, inspect.damage(io, file)) for file in chosen]
     except (FrostlineError, OSError) as error:
@@ -251,14 +251,16 @@ def _together(managed: Managed, period: Period, lake_only: Identifier) -> Compos
     same = SQL(" AND ").join(SQL("d.{c} = l.{c}").format(c=Identifier(name)) for name in key)
     return SQL(
         "SELECT {lake} FROM {l} l WHERE NOT EXISTS (SELECT FROM {d} d WHERE {same})"
-        " UNION ALL SELECT {every} FROM"
+        " UNION ALL SELECT {same_types} FROM"
         " (SELECT DISTINCT ON ({key}) * FROM {d} WHERE {within} ORDER BY {key}, _seq DESC) d WHERE _op = 'U'"
     ).format(
         lake=listed(every, "l."),
         l=lake_only,
         d=delta,
         same=same,
-        every=listed(every),
+        same_types=SQL(", ").join(
+            SQL("{}::{}").format(Identifier(c.name), SQL(c.base_type)) for c in managed.table.stored
+        ),
         key=listed(key),
         within=ddl.within(managed.table, period.range),
     )

@@ -202,8 +202,11 @@ def _registered(connection: psycopg.Connection[Any], big: tuple[int, str]) -> in
     ).fetchone()
     assert row is not None
     connection.execute(
-        "INSERT INTO frostline.columns VALUES (%(t)s, 1, 'id'), (%(t)s, 2, 'ts'), (%(t)s, 3, 't')", {"t": row[0]}
+        "INSERT INTO frostline.columns (table_id, attnum, lake_name, field_id, delta_name)"
+        " VALUES (%(t)s, 1, 'id', 1, 'id'), (%(t)s, 2, 'ts', 2, 'ts'), (%(t)s, 3, 't', 3, 't')",
+        {"t": row[0]},
     )
+    connection.execute("UPDATE frostline.tables SET followed = frostline.shape(id)")
     return int(row[0])
 
 

@@ -20,7 +20,6 @@ from frostline.catalog.cold import PREPARE, ColdColumn, cold_table
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.lake.storage import Local, Storage
-from frostline.model.tables import lake_names
 from integration.gateway import edges as edge_values
 
 SEAM = "2026-03-01 00:00:00+00"
@@ -173,8 +172,13 @@ def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
     attributes = connection.execute(
         "SELECT attnum, attname FROM pg_attribute WHERE attrelid = 'events'::regclass AND attnum > 0"
     ).fetchall()
-    for number, name in lake_names(dict(attributes)).items():
-        connection.execute("INSERT INTO frostline.columns VALUES (%s, %s, %s)", [table_id, number, name])
+    for number, name in attributes:
+        connection.execute(
+            "INSERT INTO frostline.columns (table_id, attnum, lake_name, field_id, delta_name)"
+            " VALUES (%(t)s, %(number)s, %(name)s, %(number)s, %(name)s)",
+            {"t": table_id, "number": number, "name": name},
+        )
+    connection.execute("UPDATE frostline.tables SET followed = frostline.shape(id)")
     for index, (lower, upper) in enumerate(PERIODS):
         foreign_table(connection, f"events_{index}", table_id, lower, upper)
         connection.execute(
@@ -212,15 +216,12 @@ def rows_as_arrow(connection: psycopg.Connection[Any], columns: list[ColdColumn]
     ]
     query = sql.SQL("SELECT {} FROM copy WHERE {} ORDER BY id").format(sql.SQL(", ").join(exports), sql.SQL(where))
     found = list(zip(*connection.execute(query).fetchall(), strict=True))
-    names = [str(c.lake_name) for c in columns]
+    names = [str(c.name) for c in columns]
     text = pa.table([pa.array(values, pa.string()) for values in found], names=names)
     with duckdb.connect() as engine:
         engine.execute("SET timezone = 'UTC'")
         engine.register("text", text)
-        loads = [
-            f'{c.storage.load.replace("{c}", f"""{chr(34)}{c.lake_name}{chr(34)}""")} AS "{c.lake_name}"'
-            for c in columns
-        ]
+        loads = [f'{c.storage.load.replace("{c}", f"""{chr(34)}{c.name}{chr(34)}""")} AS "{c.name}"' for c in columns]
         typed = engine.execute(f"SELECT {', '.join(loads)} FROM text").to_arrow_table()
     for index, column in enumerate(columns):
         if column.storage.iceberg == "uuid":
@@ -237,12 +238,12 @@ def _lake(
     files = DENSE_FILES if dense else 1
     catalog.create_namespace("ns")
     fields = [
-        NestedField(index, str(column.lake_name), _iceberg_type(column), required=False)
+        NestedField(index, str(column.name), _iceberg_type(column), required=False)
         for index, column in enumerate(columns, 1)
     ]
     # PyIceberg reads a file's minima into Python's calendar, which ends before the rows' does.
     unbounded = [column for column in columns if files == 1 or column.storage.family in ("date", "timestamp")]
-    properties = {f"write.metadata.metrics.column.{column.lake_name}": "counts" for column in unbounded}
+    properties = {f"write.metadata.metrics.column.{column.name}": "counts" for column in unbounded}
     table = catalog.create_table("ns.events", Schema(*fields), properties=properties)
     size = -(-rows.num_rows // files)
     for start in range(0, rows.num_rows, size):

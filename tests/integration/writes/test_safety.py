@@ -196,22 +196,6 @@ def test_routed_rows_say_where_they_went(client: psycopg.Connection[Any]) -> Non
             assert error.value.sqlstate == state
 
 
-def test_a_column_added_later_cannot_be_set_in_cold_rows(client: psycopg.Connection[Any]) -> None:
-    """Rather than losing its value."""
-    client.execute("ALTER TABLE tiered ADD COLUMN extra int")
-    try:
-        for statement in (
-            "UPDATE tiered SET extra = 5 WHERE id = 5",
-            "INSERT INTO tiered (id, ts, extra) VALUES (4000, '2026-01-05Z', 5)",
-        ):
-            with pytest.raises(psycopg.errors.FeatureNotSupported, match="have no column extra yet"):
-                client.execute(statement)
-        assert client.execute("UPDATE tiered SET extra = 5 WHERE id = 405 AND ts > '2026-11-01Z'").rowcount == 1
-        assert client.execute("UPDATE tiered SET i = i WHERE id = 5").rowcount == 1
-    finally:
-        client.execute("ALTER TABLE tiered DROP COLUMN extra")
-
-
 def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connection[Any]) -> None:
     """Postgres itself would check no new row of a foreign partition."""
     before, role = pair.world.run(FIVE), f"subject_{uuid.uuid4().hex[:8]}"

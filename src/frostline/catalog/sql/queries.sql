@@ -26,7 +26,7 @@ WITH RECURSIVE base AS (
     FROM base b JOIN pg_type t ON t.oid = b.typbasetype
     WHERE b.typtype = 'd'
 )
-SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, b.typmod), t.typname, b.typmod,
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, b.typmod), t.typname, t.oid, b.typmod,
        t.typnamespace = 'pg_catalog'::regnamespace AS builtin, t.typtype::text, a.attnotnull,
        a.attgenerated::text, a.attidentity::text,
        coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true) AS deterministic
@@ -69,7 +69,7 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode, t.file_size,
+       t.metadata_location, t.followed, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode, t.file_size,
        t.fold_rows, t.fold_bytes, t.fold_age, t.maintenance, t.compact_files, t.backup_window
 FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
@@ -79,8 +79,19 @@ WHERE t.relation = %(oid)s::regclass;
 SELECT t.relation::oid FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation ORDER BY t.id;
 
 -- name: lake_columns
--- Lake column names by attribute number.
-SELECT attnum, lake_name FROM frostline.columns WHERE table_id = %(table)s;
+-- Names and field ids in the lake by attribute number.
+SELECT attnum, lake_name, field_id FROM frostline.columns
+WHERE table_id = %(table)s AND lake_name IS NOT NULL;
+
+-- name: recorded_columns
+-- All that is recorded of a table's columns, those that were dropped included; the type as Postgres prints it.
+SELECT c.attnum, c.lake_name, c.field_id, c.delta_name, c.base::oid, c.typmod, format_type(c.base, c.typmod), t.typname,
+       t.typnamespace = 'pg_catalog'::regnamespace, c.missing, c.undecided
+FROM frostline.columns c LEFT JOIN pg_type t ON t.oid = c.base
+WHERE c.table_id = %(table)s AND c.attnum > 0;
+
+-- name: shape
+SELECT frostline.shape(t.id), t.followed FROM frostline.tables t WHERE t.id = %(table)s;
 
 -- name: lake_names_taken
 -- Lake tables in use, those of tables that are no longer registered included.
@@ -305,10 +316,12 @@ ORDER BY 1;
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 ORDER BY 1;
 
 -- name: state_of_leaf
--- What must not change while a leaf is archived: who it is, its file, and its capture triggers (A: fire always).
+-- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), and the
+-- table's shape.
 SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
        ARRAY(SELECT tgname || ' ' || tgenabled::text FROM pg_trigger
-             WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1)
+             WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1),
+       frostline.shape(%(table)s)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
 

@@ -194,7 +194,7 @@ class Emitter:
 
     def column(self, node: Column) -> ColdColumn:
         column = self.table.columns.get(node.name)
-        if column is None or column.lake_name is None or node.table not in (None, self.alias):
+        if column is None or column.generated == "v" or node.table not in (None, self.alias):
             raise Unknown(f"column {node.name}")
         self.columns.add(column)
         return column

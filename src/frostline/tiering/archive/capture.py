@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
@@ -9,6 +11,7 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.delta import tables as delta
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
@@ -28,10 +31,16 @@ def start(connection: Connection, operation: Operation) -> None:
     managed, leaf = operation.managed, operation.leaf
 
     def work() -> list[object] | None:
-        connection.execute(delta.capture(managed.table, managed.id, leaf))
+        row: Any = queries.row(connection, "shape", table=managed.id)
+        if row[0] != managed.followed:
+            raise OperationError(
+                f"{managed.table} was altered meanwhile; {leaf} stays in Postgres as it was",
+                hint="run the same command again",
+            )
+        connection.execute(delta.capture(managed.table, managed.id, managed.delta, leaf, row[0]))
         for statement in _triggers(managed, leaf):
             connection.execute(statement)
-        captured = state(connection, leaf)
+        captured = state(connection, managed, leaf)
         connection.execute(
             "UPDATE frostline.operations SET captured = %s WHERE id = %s", (Jsonb(captured), operation.id)
         )
@@ -62,9 +71,10 @@ def release(connection: Connection, managed: Managed, oid: int, captured: Range 
     reached("release.end")
 
 
-def state(connection: Connection, leaf: Leaf) -> list[object] | None:
-    """What tells that no change has passed the capture by: the leaf's OID, its file, its triggers as we left them."""
-    found = queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name)
+def state(connection: Connection, managed: Managed, leaf: Leaf) -> list[object] | None:
+    """What tells that no change has passed the capture by: the leaf's OID, its file, its triggers as we left them,
+    and the table's shape."""
+    found = queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name, table=managed.id)
     return None if found is None else list(found)
 
 

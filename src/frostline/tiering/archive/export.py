@@ -14,6 +14,7 @@ from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable
 from frostline.pipeline import export as pipeline
+from frostline.tiering import shape
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation
 
@@ -56,7 +57,8 @@ def _copy(
     connection: Connection, spark: SparkSession, settings: Settings, operation: Operation, ours: set[str]
 ) -> None:
     managed, leaf = operation.managed, operation.leaf
-    lake.ensure_table(settings, managed, ours)
+    if lake.ensure_table(settings, managed, ours):
+        managed = operation.managed = shape.followed(connection, settings, managed)
     reached("export.table")
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

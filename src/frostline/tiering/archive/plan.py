@@ -5,9 +5,8 @@ from __future__ import annotations
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from frostline.catalog import describe, queries
+from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import DELTA_COLUMNS
 from frostline.catalog.registry import Managed
 from frostline.errors import ConfigError, RefusedError
 from frostline.model.bounds import Range
@@ -33,21 +32,6 @@ def expired(connection: Connection, managed: Managed, before: str | None = None)
             break
         found.append(leaf)
     return found
-
-
-def check_columns(connection: Connection, managed: Managed) -> None:
-    """The delta and the lake have the columns the table had when it was registered."""
-    now = {(column.name, column.base_type) for column in managed.table.stored}
-    then = {
-        (c.name, c.base_type) for c in describe.columns(connection, managed.delta_oid) if c.name not in DELTA_COLUMNS
-    }
-    if now != then:
-        changed = ", ".join(sorted(f"{name} {type_}" for name, type_ in now ^ then))
-        raise RefusedError(
-            f"the columns of {managed.table} have changed since it was registered; nothing was archived",
-            detail=f"not the same on both sides: {changed}",
-            hint="this version cannot follow ALTER TABLE on a registered table; undo the change to go on archiving",
-        )
 
 
 def check_default(connection: Connection, managed: Managed, leaf: Leaf) -> None:

@@ -91,7 +91,7 @@ def resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: 
     if leaf is None or left.captured is None or left.leaf != str(leaf) or left.tries >= _MOST_TRIES:
         return None
     range_ = steps.range_of(managed, leaf)
-    if left.range != range_ or capture.state(connection, leaf) != left.captured:
+    if left.range != range_ or capture.state(connection, managed, leaf) != left.captured:
         return None
     return Operation(left.id, managed, leaf, range_, left.captured, resumed=True)
 

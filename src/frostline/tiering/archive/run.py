@@ -17,7 +17,7 @@ from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.pipeline.session import alive
 from frostline.report import Report
-from frostline.tiering import clean, ddl, statistics
+from frostline.tiering import clean, ddl, shape, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings, only_writer
@@ -106,7 +106,8 @@ def _one(
     unfinished: Operation | None = None,
 ) -> Archived:
     managed = registry.get(connection, text)  # the seam moved with the leaf before
-    plan.check_columns(connection, managed)
+    if unfinished is None:
+        managed = shape.followed(connection, settings, managed)
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
     operation = unfinished or steps.begin(connection, managed, leaf)

@@ -6,7 +6,7 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 from psycopg.types.json import Jsonb
 
-from frostline.catalog import describe, queries, registry
+from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.delta import tables as delta
 from frostline.errors import OperationError, RefusedError
@@ -15,7 +15,7 @@ from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
-from frostline.tiering.archive import capture, plan
+from frostline.tiering.archive import capture
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation, wanted
 from frostline.tiering.locks import lock, with_short_locks
@@ -93,12 +93,11 @@ def _referenced(connection: Connection, relations: list[int]) -> list[Identifier
 def _check_unchanged(connection: Connection, operation: Operation) -> None:
     """Under the lock: what was exported and captured is still this table and this leaf, all of it."""
     managed, leaf = operation.managed, operation.leaf
-    plan.check_columns(connection, registry.get_by_id(connection, managed.id))
     named = [
         (queries.row(connection, "resolve", schema=schema, name=name) or (None,))[0]
         for schema, name in ((managed.table.schema, managed.table.name), managed.hot)
     ]
-    if named != [managed.table.oid, managed.hot_oid] or capture.state(connection, leaf) != operation.captured:
+    if named != [managed.table.oid, managed.hot_oid] or capture.state(connection, managed, leaf) != operation.captured:
         raise _altered(operation)
 
 

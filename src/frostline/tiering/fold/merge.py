@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Identifier
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, TruncateTransform, YearTransform
 
-from frostline.catalog import queries
+from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -20,6 +20,7 @@ from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable, layout, merging
 from frostline.lake.merging import Merged, Others
+from frostline.model.tables import Column
 from frostline.pipeline import keys
 from frostline.pipeline import merge as pipeline
 from frostline.pipeline.merge import Bounds, Conflict, Versions
@@ -49,6 +50,11 @@ def snapshot(connection: Connection, settings: Settings, operation: Operation) -
             source = Identifier(*managed.delta)
             # Held to the end: were the delta rewritten meanwhile (VACUUM FULL), a task would find other rows.
             reader.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(source))
+            # Nor does it follow an altered table from here on; what is to be merged has the columns we know.
+            if registry.get_by_id(connection, managed.id).followed != managed.followed:
+                raise Interrupted(
+                    f"{managed.table} was altered meanwhile; nothing was folded", hint="run the same command again"
+                )
             row: Any = reader.execute(
                 "SELECT pg_export_snapshot(), pg_relation_size(t.oid) / current_setting('block_size')::int,"
                 " pg_table_size(t.oid) FROM pg_class t WHERE t.oid = %s",
@@ -124,12 +130,12 @@ def _examine(
 
 
 def _query(managed: Managed) -> str:
-    def value(name: str, form: str) -> Composable:
-        return SQL(form.format(c=Identifier(name).as_string(None)))
+    def value(column: Column, form: str) -> Composable:
+        # The delta has a wider type.
+        return SQL(form.format(c=f"({Identifier(column.name).as_string(None)}::{column.base_type})"))
 
     columns = [
-        SQL("{} AS {}").format(value(c.name, pipeline.copied(c)), Identifier(f"c{c.number}"))
-        for c in managed.table.stored
+        SQL("{} AS {}").format(value(c, pipeline.copied(c)), Identifier(f"c{c.number}")) for c in managed.table.stored
     ]
     return delta.newest(managed, [*columns, SQL("_op::text")]).as_string(None)
 

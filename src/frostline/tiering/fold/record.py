@@ -86,7 +86,7 @@ def tidy(connection: Connection, managed: Managed) -> None:
 def _periods(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> Iterator[Period]:
     """The periods whose rows in the lake have changed."""
     managed, files = operation.managed, storage.of(settings)
-    key = managed.table.key_column
+    key = managed.field_ids[managed.table.key]
     assert managed.snapshot_id is not None
     assert managed.metadata_location is not None
     before = lake.snapshot(files, managed.metadata_location, managed.snapshot_id)
@@ -94,7 +94,7 @@ def _periods(connection: Connection, settings: Settings, operation: Operation, m
     known = _known(connection, managed)
     touched = delta.touched(connection, managed, operation.id, [upper for upper, _ in known])
     for number, (upper, range_) in enumerate(known):
-        then, now = (inspect.places_of(s, key.number, managed.table.key_type, range_) for s in (before, after))
+        then, now = (inspect.places_of(s, key, managed.table.key_type, range_) for s in (before, after))
         paths = [{s.files[at].path for at in places} for s, places in ((before, then), (after, now))]
         if number not in touched and paths[0] == paths[1]:
             continue
@@ -116,8 +116,8 @@ def _rows(
 ) -> int:
     """From the files where they say it; where one reaches over the period's end, or has deletes, the gateway counts."""
     managed = operation.managed
-    key = managed.table.key_column
-    inside = all(inspect.inside(snapshot.files[at], key.number, managed.table.key_type, range_) for at in places)
+    key = managed.field_ids[managed.table.key]
+    inside = all(inspect.inside(snapshot.files[at], key, managed.table.key_type, range_) for at in places)
     if inside and snapshot.readable(list(places)):
         return sum(snapshot.files[at].rows for at in places)
     name = Identifier("frostline", f"fold_{operation.id}")

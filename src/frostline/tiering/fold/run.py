@@ -18,7 +18,8 @@ from frostline.errors import RefusedError
 from frostline.faults import reached
 from frostline.lake.merging import Merged
 from frostline.report import Report
-from frostline.tiering.archive import plan, steps
+from frostline.tiering import shape
+from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold import merge, record, recover
 from frostline.tiering.fold.operation import Operation, begin
@@ -81,7 +82,8 @@ def due(connection: Connection, settings: Settings, managed: Managed, waiting: d
 
 def _one(connection: Connection, settings: Settings, managed: Managed, report: Report, warm: Warm) -> Folded:
     started = time.monotonic()
-    _check(connection, managed)
+    managed = shape.followed(connection, settings, managed)
+    _check(managed)
     with report.step(f"fold {managed.table}", total=3) as progress:
         operation = begin(connection, settings, managed)
         with merge.snapshot(connection, settings, operation) as versions:
@@ -96,8 +98,7 @@ def _one(connection: Connection, settings: Settings, managed: Managed, report: R
     return done
 
 
-def _check(connection: Connection, managed: Managed) -> None:
-    plan.check_columns(connection, managed)
+def _check(managed: Managed) -> None:
     columns = {column.name: column for column in managed.table.columns}
     # Registration refuses such a key; its type may have been altered since.
     odd = [name for name in managed.table.primary_key if not columns[name].exact_equality]

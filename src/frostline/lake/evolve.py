@@ -1,0 +1,118 @@
+"""The Iceberg table's columns follow the user's table, by field id: a rename keeps the values, a new column has none.
+
+Field ids are the lake's own. Which belongs to which attribute number stands in a property of the Iceberg table, changed
+in the same commit as its columns, and in the registry, where the gateway looks it up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IntegerType
+
+from frostline.catalog.names import MARKER
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.lake import layout
+from frostline.lake.catalog import opened, table_of
+from frostline.model.tables import lake_names
+
+FIELDS = "frostline.fields"  # table property: attribute numbers and their field ids
+_MARKER_NAME = "_frostline_columns"
+_MARKER_DOC = "rows have values of their own for columns up to this number"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column in the lake."""
+
+    name: str
+    id: int | None  # None: nothing was archived yet
+
+
+def evolve(settings: Settings, managed: Managed) -> dict[int, Field] | None:
+    """Make the Iceberg table follow; its columns by attribute number then. None: there is no such table yet."""
+    with opened(settings) as catalog:
+        try:
+            table = table_of(catalog, managed)
+        except NoSuchTableError:
+            return None
+        fields = _known(table, managed)
+        names = wanted_names(managed, marked=MARKER in fields or _adds(managed, fields))
+        if _differs(table.schema(), managed, fields, names):
+            fields = _changed(table, managed, fields, names)
+        return {number: Field(names[number], id_) for number, id_ in fields.items()}
+
+
+def wanted_names(managed: Managed, *, marked: bool) -> dict[int, str]:
+    """The lake's name of every column; that of the marker makes way for them."""
+    names = {column.number: column.name for column in managed.table.stored}
+    return lake_names({**names, MARKER: _MARKER_NAME} if marked else names)
+
+
+def _known(table: IcebergTable, managed: Managed) -> dict[int, int]:
+    """The field ids of what is there, by attribute number."""
+    if FIELDS in table.properties:
+        return {int(number): id_ for number, id_ in json.loads(table.properties[FIELDS]).items()}
+    # As it was made: nothing was renamed yet.
+    ids = {field.name: field.field_id for field in table.schema().fields}
+    numbers = {column.name: column.number for column in managed.table.columns}
+    return {numbers[name]: ids[lake] for name, lake in managed.lake_names.items() if lake in ids} | {
+        number: ids[lake] for number, lake in managed.dropped.items() if lake in ids
+    }
+
+
+def _adds(managed: Managed, fields: Mapping[int, int]) -> bool:
+    return any(column.number not in fields for column in managed.table.stored)
+
+
+def _differs(schema: Schema, managed: Managed, fields: Mapping[int, int], names: Mapping[int, str]) -> bool:
+    if set(fields) != set(names):
+        return True
+    found = {field.field_id: (field.name, field.field_type) for field in schema.fields}
+    kinds = {column.number: layout.iceberg_type(column.storage.iceberg) for column in managed.table.stored}
+    return any(found.get(id_) != (names[number], kinds.get(number, IntegerType())) for number, id_ in fields.items())
+
+
+def _changed(
+    table: IcebergTable, managed: Managed, fields: Mapping[int, int], names: Mapping[int, str]
+) -> dict[int, int]:
+    """One commit: what is gone, renamed or wider first, so that new columns find their names free."""
+    columns = {column.number: column for column in managed.table.stored}
+    kept = {number: id_ for number, id_ in fields.items() if number in names}
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            _update(update, table.schema(), managed, fields, names)
+        added = [number for number in names if number not in kept]
+        if added:
+            with transaction.update_schema() as update:
+                for number in added:
+                    column = columns.get(number)
+                    type_ = layout.iceberg_type(column.storage.iceberg) if column else IntegerType()
+                    update.add_column(names[number], type_, doc=column.type if column else _MARKER_DOC)
+            ids = {field.name: field.field_id for field in transaction.table_metadata.schema().fields}
+            kept |= {number: ids[names[number]] for number in added}
+        transaction.set_properties({FIELDS: json.dumps(kept)})
+    return kept
+
+
+def _update(
+    update: UpdateSchema, schema: Schema, managed: Managed, fields: Mapping[int, int], names: Mapping[int, str]
+) -> None:
+    columns = {column.number: column for column in managed.table.stored}
+    for number, id_ in fields.items():
+        field = schema.find_field(id_)
+        if number not in names:
+            update.delete_column(field.name)
+            continue
+        column = columns.get(number)
+        if column is not None and layout.iceberg_type(column.storage.iceberg) != field.field_type:
+            update.update_column(field.name, layout.iceberg_type(column.storage.iceberg), doc=column.type)
+        if field.name != names[number]:
+            update.rename_column(field.name, names[number])
