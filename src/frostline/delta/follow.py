@@ -143,6 +143,7 @@ def _note_added(connection: Connection, managed: Managed, known: Iterable[int]) 
 def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]) -> None:
     """What cold rows cannot follow, each with the way out."""
     table = managed.table
+    _refuse_kinds(connection, table)
     for column in table.stored:
         found = known[column.number]
         if found.undecided is not None:
@@ -153,10 +154,21 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
                 f" to {column.base_type}, which the lake cannot do",
                 hint=f"nothing of them was changed; ALTER TABLE {table} ALTER COLUMN {column.name} TYPE {found.type}",
             )
-        if found.delta_name is None and (column.name in (*DELTA_COLUMNS, "_batch") or column.name.startswith("!")):
+    key = _delta_key(connection, managed, known)
+    if sorted(key) != sorted(c.number for c in table.columns if c.name in table.primary_key):
+        raise RefusedError(
+            f"cold rows of {table} cannot follow: its primary key is no longer the one it was registered with",
+            hint=f"give {'.'.join(managed.hot)} the same primary key again",
+        )
+
+
+def _refuse_kinds(connection: Connection, table: Table) -> None:
+    """Names and types that registration refuses too."""
+    for column in table.stored:
+        if column.name in (*DELTA_COLUMNS, "_batch") or column.name.startswith("!"):
             raise RefusedError(
                 f"cold rows of {table} cannot have a column called {column.name}",
-                hint=f"ALTER TABLE {table} RENAME COLUMN ...",
+                hint=f"ALTER TABLE {table} RENAME COLUMN {column.name} TO ...",
             )
     for name, typname, inside in queries.rows(connection, "types_within", oid=table.oid):
         reason = types.refused(typname, inside=inside)
@@ -165,12 +177,6 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
                 f"cold rows of {table} cannot have column {name} of type {typname}: {reason}",
                 hint=f"ALTER TABLE {table} ALTER COLUMN {name} TYPE ..., or drop it",
             )
-    key = _delta_key(connection, managed, known)
-    if sorted(key) != sorted(c.number for c in table.columns if c.name in table.primary_key):
-        raise RefusedError(
-            f"cold rows of {table} cannot follow: its primary key is no longer the one it was registered with",
-            hint=f"give {'.'.join(managed.hot)} the same primary key again",
-        )
 
 
 def undecided(table: Table | str, column: str, why: str) -> RefusedError:
@@ -278,7 +284,10 @@ def _record(connection: Connection, managed: Managed, known: dict[int, Recorded]
         "UPDATE frostline.columns SET delta_name = NULL WHERE table_id = %s AND attnum > 0 AND attnum <> ALL (%s)",
         (managed.id, [column.number for column in managed.table.stored]),
     )
-    connection.execute("UPDATE frostline.tables SET followed = frostline.shape(id) WHERE id = %s", (managed.id,))
+    connection.execute(
+        "UPDATE frostline.tables SET followed = frostline.shape(id), heaps = frostline.heaps(id) WHERE id = %s",
+        (managed.id,),
+    )
 
 
 def _converted(connection: Connection, column: Column, found: Recorded) -> str | None:

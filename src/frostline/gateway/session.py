@@ -275,6 +275,11 @@ def _kind(statement: str) -> str:
     return word if word in _KINDS else "other"
 
 
+# The client's Postgres knows the column, and we do not: only one that has altered the table itself can ask for it.
+_UNDEFINED_COLUMN = "42703"
+_ALTERED = "nothing was changed; a transaction that alters the table sees its cold rows as they were: commit first"
+
+
 def sqlstate(error: Exception) -> str:
     """The code a client is told."""
     if isinstance(error, FrostlineError):
@@ -292,7 +297,8 @@ def error_response(error: Exception, severity: str = "ERROR") -> bytes:
     if isinstance(error, psycopg.Error) and error.diag.sqlstate:
         diag = error.diag
         primary = diag.message_primary or str(error)
-        return messages.error(severity, code, primary, diag.message_detail, diag.message_hint)
+        hint = _ALTERED if code == _UNDEFINED_COLUMN else diag.message_hint
+        return messages.error(severity, code, primary, diag.message_detail, hint)
     if isinstance(error, psycopg.OperationalError):
         return messages.error(severity, code, f"the gateway lost its connection to Postgres: {_line(error)}")
     return messages.error(severity, code, f"the gateway failed: {_line(error)}")

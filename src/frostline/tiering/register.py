@@ -240,7 +240,9 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
             for c in table.stored
         )
     )
-    followed = SQL("UPDATE frostline.tables SET followed = frostline.shape(id) WHERE id = {}").format(Literal(plan.id))
+    followed = SQL(
+        "UPDATE frostline.tables SET followed = frostline.shape(id), heaps = frostline.heaps(id) WHERE id = {}"
+    ).format(Literal(plan.id))
     if plan.before is None:
         return [tables, columns, followed]
     periods = SQL("INSERT INTO frostline.periods (table_id, upper, foreign_table) VALUES ({}, {}, {})").format(

@@ -35,6 +35,12 @@ def _record(connection: Connection, managed: Managed, fields: dict[int, Field]) 
             " WHERE (c.lake_name, c.field_id) IS DISTINCT FROM (excluded.lake_name, excluded.field_id)",
             (managed.id, number, field.name, field.id),
         )
+    # Partitions come, go and are rewritten.
+    connection.execute(
+        "UPDATE frostline.tables SET heaps = frostline.heaps(id)"
+        " WHERE id = %s AND followed = frostline.shape(id) AND heaps <> frostline.heaps(id)",
+        (managed.id,),
+    )
     # Those of dropped columns.
     connection.execute(
         "DELETE FROM frostline.columns WHERE table_id = %s AND attnum <> ALL (%s)",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -12,7 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
+from frostline.errors import FrostlineError
 from frostline.report import Silent
+from frostline.tiering import verify
+from frostline.tiering.archive import run
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import Folded, fold
 
@@ -63,12 +68,22 @@ class Twins:
             )
         return ours
 
-    def archive(self) -> int:
-        return len(self.world.archive(f"public.{self.tiered}"))
+    def archive(self, before: str) -> int:
+        """Make partitions cold; how many."""
+        with Warm(self.world.spark_here) as warm:
+            return len(list(run.periods(self.world.settings, f"public.{self.tiered}", Silent(), warm, before)))
 
     def fold(self) -> list[Folded]:
         with Warm(self.world.spark_here) as warm:
             return fold(self.world.settings, f"public.{self.tiered}", Silent(), warm)
+
+    def refused(self, statement: str, state: str, said: str) -> None:
+        """The tiered table does not do it, and says why at once."""
+        started = time.monotonic()
+        with pytest.raises(psycopg.Error, match=said) as error:
+            self.client.execute(statement.replace("{t}", self.tiered))
+        assert error.value.sqlstate == state
+        assert time.monotonic() - started < 5
 
 
 @pytest.fixture(scope="module", params=["18", "15"])
@@ -89,7 +104,8 @@ def twins(shared: World) -> Iterator[Twins]:
     for name in (tiered, plain):
         shared.run(
             f"CREATE TABLE {name} (gone int, id int, ts timestamptz NOT NULL, i int, r real, n numeric(10, 2),"
-            f" v varchar(8), c char(4), m mood, j jsonb, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)"
+            " v varchar(8), v2 varchar(8) DEFAULT 'two', c char(4), m mood, j jsonb, PRIMARY KEY (id, ts))"
+            " PARTITION BY RANGE (ts)"
         )
         for month, after in zip(MONTHS, ("02", "03", "04"), strict=True):
             shared.run(
@@ -99,18 +115,18 @@ def twins(shared: World) -> Iterator[Twins]:
         shared.run(
             f"CREATE TABLE {name}_now PARTITION OF {name} FOR VALUES FROM ('2026-04-01Z') TO (MAXVALUE);"
             f"INSERT INTO {name} (id, ts, i, r, n, v, c, m, j) SELECT x, timestamptz '2026-01-01Z'"
-            " + make_interval(months => CASE x % 4 WHEN 3 THEN 9 ELSE x % 4 END) + x * interval '1 hour', nullif(x % 7, 3),"
-            " x / 3.0, x * 1.5, 'v' || x % 5, 'c' || x % 3, (ARRAY['sad', 'ok', 'happy'])[1 + x % 3]::mood,"
+            " + make_interval(months => CASE x % 4 WHEN 3 THEN 9 ELSE x % 4 END) + x * interval '1 hour',"
+            " nullif(x % 7, 3), x / 3.0, x * 1.5, 'v' || x % 5, 'c' || x % 3,"
+            " (ARRAY['sad', 'ok', 'happy'])[1 + x % 3]::mood,"
             " jsonb_build_object('x', x) FROM generate_series(1, 40) x;"
             f"ALTER TABLE {name} DROP COLUMN gone"
         )
     shared.run(f"CREATE TABLE {plain}_before PARTITION OF {plain} FOR VALUES FROM (MINVALUE) TO ('2026-01-01Z')")
-    shared.register(f"public.{tiered}", hot="7 months")
+    shared.register(f"public.{tiered}", hot="100 years")
     client = shared.connect()
     client.execute("SET timezone = 'UTC'")
     found = Twins(shared, tiered, plain, client)
-    shared.run(f"UPDATE frostline.tables SET hot_for = '8 months 15 days' WHERE relation = '{tiered}'::regclass")
-    assert found.archive() == 2
+    assert found.archive("2026-03-01Z") == 2
     yield found
     client.close()
 
@@ -144,11 +160,210 @@ def test_columns_come_go_and_change_their_names(twins: Twins) -> None:
     same()
     both("UPDATE {t} SET a = -1, b = -2 WHERE id IN (20, 21)")
     same()
-    twins.world.run(
-        f"UPDATE frostline.tables SET hot_for = '7 months' WHERE relation = '{twins.tiered}'::regclass"
-    )
-    assert twins.archive() == 1
+    assert twins.archive("2026-04-01Z") == 1
     same()
     both("UPDATE {t} SET a = a + 5, d = '2030-01-01Z' WHERE ts < '2026-04-01Z' AND id % 5 = 0")
     assert twins.fold()
     same()
+
+
+def test_types_are_promoted(twins: Twins) -> None:
+    both, same = twins.both, twins.same
+    both("UPDATE {t} SET i = 100, r = 0.1, v = 'changed', c = 'x' WHERE id IN (4, 5)")
+    both("ALTER TABLE {t} ADD COLUMN f real DEFAULT 0.1, ADD COLUMN k char(3) DEFAULT 'k', ADD s int2 DEFAULT 3")
+    same()
+    both("ALTER TABLE {t} ALTER id TYPE bigint, ALTER i TYPE bigint, ALTER r TYPE float8, ALTER n TYPE numeric(14, 2)")
+    both("ALTER TABLE {t} ALTER v TYPE varchar(20), ALTER c TYPE char(6), ALTER f TYPE float8, ALTER s TYPE int8")
+    same()
+    both("UPDATE {t} SET i = 5000000000, n = 999999999999.99, v = 'not so short', c = 'abcdef' WHERE id IN (1, 4)")
+    both("INSERT INTO {t} (id, ts, i, s, r) VALUES (6000000000, '2026-02-05Z', 1, 1, 1e300)")
+    both("SELECT * FROM {t} WHERE id IN (1, 5, 6000000000)")
+    both("ALTER TABLE {t} ALTER v TYPE text, ALTER c TYPE text, ALTER k TYPE varchar(3)")
+    both("UPDATE {t} SET c = c || '  ', v = v || '  ' WHERE id IN (5, 6)")
+    same()
+    assert twins.fold()
+    same()
+    assert twins.archive("2026-04-01Z") == 1
+    both("UPDATE {t} SET i = i + 1, c = c || '!' WHERE id % 3 = 0")
+    same()
+    found = verify.verify(twins.world.settings, f"public.{twins.tiered}", None, Silent())
+    assert {(one.state, one.problems) for one in found} == {("good", ())}
+
+
+def test_what_cannot_be_followed_is_said_at_once_with_the_way_out(twins: Twins) -> None:
+    both, same, refused = twins.both, twins.same, twins.refused
+    twins.client.execute(f"ALTER TABLE {twins.tiered} ADD COLUMN u uuid DEFAULT gen_random_uuid()")
+    refused("SELECT u FROM {t} WHERE id = 4", "0A000", "its default is volatile")
+    refused("UPDATE {t} SET i = 1 WHERE id = 4", "0A000", "its default is volatile")
+    assert twins.client.execute(f"SELECT i FROM {twins.tiered} WHERE id = 4").fetchall() == [(4,)]
+    with pytest.raises(FrostlineError, match="volatile"):
+        twins.archive("2026-04-01Z")
+    twins.client.execute(f"SELECT frostline.fill('{twins.tiered}', 'u', NULL)")
+    assert twins.client.execute(f"SELECT u FROM {twins.tiered} WHERE id = 4").fetchall() == [(None,)]
+    twins.client.execute(f"UPDATE {twins.tiered} SET u = gen_random_uuid() WHERE u IS NULL")
+    found = twins.client.execute(f"SELECT count(DISTINCT u), count(*) FROM {twins.tiered}").fetchall()
+    assert found == [(40, 40)]
+    refused("SELECT frostline.fill('{t}', 'u', NULL)", "55000", "is known")
+    both("ALTER TABLE {t} DROP COLUMN IF EXISTS u")
+    same()
+    # The partitions are rewritten, and with them the value is gone that the column was added with.
+    twins.client.execute(f"ALTER TABLE {twins.tiered} ADD COLUMN l int DEFAULT 1, ALTER i TYPE bigint")
+    refused("SELECT l FROM {t} WHERE id = 4", "0A000", "no hot partition has kept the value")
+    refused("SELECT frostline.fill('{t}', 'l', 'x')", "22P02", "invalid input syntax")
+    twins.client.execute(f"SELECT frostline.fill('{twins.tiered}', 'l', '1')")
+    twins.client.execute(f"ALTER TABLE {twins.plain} ADD COLUMN l int DEFAULT 1, ALTER i TYPE bigint")
+    same()
+    twins.client.execute(f"ALTER TABLE {twins.tiered} ALTER i TYPE text")
+    refused("SELECT i FROM {t} WHERE id = 4", "0A000", "its type was changed from (integer|bigint) to text")
+    refused("DELETE FROM {t} WHERE id = 4", "0A000", "was changed from (integer|bigint) to text")
+    assert twins.client.execute(f"SELECT v FROM {twins.tiered} WHERE id = 4").fetchall() == [("v4",)]
+    with pytest.raises(FrostlineError, match="(integer|bigint) to text"):
+        twins.archive("2026-04-01Z")
+    refused("ALTER TABLE {t} ALTER i TYPE int USING i::int", "42809", "is not a table")
+    twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN i; ALTER TABLE {twins.plain} DROP COLUMN i")
+    same()
+    refused("ALTER TABLE {t} DROP COLUMN ts", "42P16", "partition key")
+    twins.client.execute(f"ALTER TABLE {twins.tiered} ADD COLUMN g int GENERATED ALWAYS AS (id * 2) STORED")
+    refused("SELECT g FROM {t} WHERE id = 4", "0A000", "it is generated")
+    twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN g, ADD COLUMN _op int")
+    refused("UPDATE {t} SET v = 1 WHERE id = 4", "0A000", "cannot have a column called _op")
+    twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN _op, ADD COLUMN cash money")
+    refused("UPDATE {t} SET v = 1 WHERE id = 4", "0A000", "of type money")
+    twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN cash")
+    both("UPDATE {t} SET v = 1 WHERE id = 4")
+    same()
+    twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN id")
+    refused("UPDATE {t} SET v = 2", "0A000", "its primary key is no longer")
+
+
+def test_in_the_altering_transaction_cold_rows_are_refused_at_once(twins: Twins) -> None:
+    for change, statement, state in (
+        ("ADD COLUMN a int DEFAULT 5", "SELECT a FROM {t} WHERE id = 4", "42703"),
+        ("ADD COLUMN a int DEFAULT 5", "INSERT INTO {t} (id, ts, a) VALUES (100, '2026-01-05Z', 1)", "42703"),
+        ("RENAME COLUMN i TO k", "UPDATE {t} SET k = 1 WHERE id = 4", "42703"),
+        ("DROP COLUMN i", "UPDATE {t} SET v = 'x' WHERE id = 4", "0A000"),
+        ("ADD CHECK (i < 1000)", "UPDATE {t} SET i = 2000 WHERE id = 4", "0A000"),
+    ):
+        with twins.client.transaction(force_rollback=True):
+            twins.client.execute(f"ALTER TABLE {twins.tiered} {change}")
+            with twins.client.transaction(force_rollback=True):
+                assert twins.client.execute(f"SELECT v FROM {twins.tiered} WHERE id = 4").fetchall() == [("v4",)]
+            twins.client.execute("SAVEPOINT s")
+            twins.refused(statement, state, "alter")
+            twins.client.execute("ROLLBACK TO SAVEPOINT s")
+    twins.same()
+
+
+def test_reading_needs_no_lock_that_a_fold_holds_and_writing_says_so(twins: Twins) -> None:
+    both = twins.both
+    both("UPDATE {t} SET i = 100 WHERE id IN (4, 5)")
+    (delta,) = twins.client.execute(
+        f"SELECT delta::text FROM frostline.tables WHERE relation = '{twins.tiered}'::regclass"
+    ).fetchone() or ("",)
+    with twins.world.connect() as other, other.transaction():
+        other.execute(f"LOCK TABLE {delta} IN ACCESS SHARE MODE")
+        both("ALTER TABLE {t} RENAME COLUMN id TO number; ALTER TABLE {t} RENAME i TO id")
+        both("ALTER TABLE {t} ADD COLUMN a int DEFAULT 5, DROP COLUMN v, ALTER v2 TYPE varchar(20)")
+        both("SELECT * FROM {t}")
+        both("SELECT count(a), min(a), sum(id) FROM {t} WHERE number = 5")
+        with pytest.raises(psycopg.errors.LockNotAvailable, match="could not follow"):
+            twins.client.execute(f"UPDATE {twins.tiered} SET a = 1 WHERE number = 5")
+    both("UPDATE {t} SET a = 1 WHERE number = 5")
+    both("ALTER TABLE {t} RENAME COLUMN id TO i; ALTER TABLE {t} RENAME number TO id")
+    twins.same()
+
+
+def test_an_alter_that_waits_keeps_no_cold_writer_waiting(twins: Twins) -> None:
+    """It waits for the writer's transaction, and what works for that must not wait for it."""
+
+    def alter(connection: psycopg.Connection[Any]) -> None:
+        connection.execute(f"ALTER TABLE {twins.tiered} ADD COLUMN a int DEFAULT 5")
+
+    with twins.world.connect() as other:
+        with twins.client.transaction():
+            twins.client.execute(f"SELECT FROM {twins.tiered} WHERE id = 7")
+            thread = threading.Thread(target=alter, args=[other])
+            thread.start()
+            _until(twins, f"SELECT FROM pg_locks WHERE relation = '{twins.tiered}'::regclass AND NOT granted")
+            begun = time.monotonic()
+            assert twins.client.execute(f"UPDATE {twins.tiered} SET i = 100 WHERE id IN (4, 5)").rowcount == 2
+            assert time.monotonic() - begun < 5
+        thread.join()
+    twins.client.execute(f"UPDATE {twins.plain} SET i = 100 WHERE id IN (4, 5)")
+    twins.client.execute(f"ALTER TABLE {twins.plain} ADD COLUMN a int DEFAULT 5")
+    twins.same()
+
+
+def _until(twins: Twins, query: str) -> None:
+    with twins.world.connect() as watcher:
+        deadline = time.monotonic() + 10
+        while watcher.execute(query).rowcount == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_a_table_altered_since_a_transactions_cold_snapshot(twins: Twins) -> None:
+    """In READ COMMITTED the next statement sees it; a snapshot that stays cannot, and says so."""
+    first = f"first_{twins.tiered}"
+    twins.world.run(
+        f"CREATE TABLE {first} (id int, ts timestamptz, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);"
+        f"CREATE TABLE {first}_1 PARTITION OF {first} FOR VALUES FROM ('2026-01-01Z') TO ('2026-02-01Z')"
+    )
+    twins.world.register(f"public.{first}", hot="100 years")
+    alter = f"ALTER TABLE {twins.tiered} ADD COLUMN {{}} int DEFAULT 5"
+    with twins.world.connect() as client, client.transaction():
+        assert client.execute(f"SELECT * FROM {first}").fetchall() == []
+        twins.client.execute(alter.format("a"))
+        assert client.execute(f"SELECT a FROM {twins.tiered} WHERE id = 4").fetchall() == [(5,)]
+    with twins.world.connect() as client:
+        client.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        client.autocommit = False
+        client.execute(f"SELECT * FROM {first}").fetchall()
+        twins.client.execute(alter.format("b"))
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            client.execute(f"SELECT b FROM {twins.tiered} WHERE id = 4")
+        client.rollback()
+        assert client.execute(f"SELECT b FROM {twins.tiered} WHERE id = 4").fetchall() == [(5,)]
+
+
+def test_tables_schemas_and_partitions_are_renamed(twins: Twins) -> None:
+    old, new = twins.tiered, f"renamed_{twins.tiered}"
+    twins.both("UPDATE {t} SET i = 100 WHERE id IN (4, 5)")
+    twins.client.execute(f"CREATE SCHEMA s_{new}; ALTER TABLE {old} RENAME TO {new}")
+    twins.client.execute(f"ALTER TABLE {old}_03 RENAME TO {new}_march; ALTER TABLE {new} SET SCHEMA s_{new}")
+    twins.client.execute(f"ALTER SCHEMA s_{new} RENAME TO t_{new}")
+    twins.tiered = f"t_{new}.{new}"
+    twins.same()
+    twins.both("UPDATE {t} SET i = 200 WHERE id IN (4, 9)")
+    twins.both("UPDATE {t} SET ts = '2026-11-11Z' WHERE id = 8 AND ts < '2026-02-01Z'")
+    with Warm(twins.world.spark_here) as warm:
+        settings = twins.world.settings
+        assert len(list(run.periods(settings, twins.tiered, Silent(), warm, "2026-04-01Z"))) == 1
+        assert fold(settings, twins.tiered, Silent(), warm)
+    twins.same()
+
+
+def test_what_else_is_altered_behaves(twins: Twins) -> None:
+    both = twins.both
+    both("ALTER TABLE {t} ALTER i SET DEFAULT 42, ALTER v SET DEFAULT 'set'")
+    both("INSERT INTO {t} (id, ts) VALUES (100, '2026-01-05Z'), (101, '2026-11-05Z') RETURNING i, v")
+    both("ALTER TABLE {t} ALTER i DROP DEFAULT")
+    both("INSERT INTO {t} (id, ts) VALUES (102, '2026-01-05Z') RETURNING i, v")
+    twins.client.execute(f"ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new {twins.tiered}' BEFORE 'ok'")
+    both(f"UPDATE {{t}} SET m = 'new {twins.tiered}' WHERE id IN (4, 7)")
+    both("SELECT id FROM {t} WHERE m < 'ok' ORDER BY m, id")
+    both("CREATE INDEX ON {t} (i)")
+    both("ALTER TABLE {t} ADD CONSTRAINT small CHECK (i < 1000)")
+    for statement in (
+        "UPDATE {t} SET i = 2000 WHERE id = 4",
+        "INSERT INTO {t} (id, ts, i) VALUES (200, '2026-01-05Z', 5000)",
+        "UPDATE {t} SET i = 2000 WHERE id = 7 AND ts > '2026-10-01Z'",
+    ):
+        twins.refused(statement, "23514", "small")
+    both("ALTER TABLE {t} DROP CONSTRAINT small")
+    both("UPDATE {t} SET i = 2000 WHERE id = 4")
+    both("COMMENT ON COLUMN {t}.i IS 'commented'; ALTER TABLE {t} ALTER v SET STATISTICS 50")
+    both("UPDATE {t} SET i = 3000 WHERE id = 5")
+    for statement in ("ALTER TABLE {t} ADD UNIQUE (id, ts)", "CREATE UNIQUE INDEX ON {t} (id, ts)"):
+        twins.refused(statement, "42809", "foreign")
+    twins.same()

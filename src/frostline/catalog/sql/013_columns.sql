@@ -18,8 +18,9 @@ COMMENT ON COLUMN frostline.columns.base IS 'the type, under any domain, that de
 COMMENT ON COLUMN frostline.columns.missing IS 'its value, as text, in cold rows from before it was added';
 COMMENT ON COLUMN frostline.columns.undecided IS 'why that value is not known; see frostline.fill()';
 
-ALTER TABLE frostline.tables ADD COLUMN followed text;
+ALTER TABLE frostline.tables ADD COLUMN followed text, ADD COLUMN heaps jsonb NOT NULL DEFAULT '{}';
 COMMENT ON COLUMN frostline.tables.followed IS 'frostline.shape() of the table that delta and functions were last made for';
+COMMENT ON COLUMN frostline.tables.heaps IS 'the hot partitions and their files when all columns were recorded last';
 
 -- Iceberg numbers the columns of a new table from 1, in the order they were registered in.
 UPDATE frostline.columns c
@@ -50,31 +51,41 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION frostline.shape(bigint) IS 'Changes whenever columns or constraints of a registered table do';
 
+CREATE FUNCTION frostline.heaps(table_id bigint) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(jsonb_object_agg(c.oid, c.relfilenode), '{}')
+    FROM frostline.tables t JOIN pg_inherits i ON i.inhparent = t.hot JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind = 'r'
+    WHERE t.id = $1
+$$;
+UPDATE frostline.tables SET heaps = frostline.heaps(id);
+
 -- Columns of a table that nothing is recorded of yet, with the value that rows from before they were added have.
--- Postgres evaluates a default once, when the column is added, and keeps the value with each heap that has older rows.
--- Where none has it the column had no default then, or a volatile one, for which each row got a value of its own.
+-- Postgres evaluates a default once, when the column is added, and keeps the value with each heap that has older rows,
+-- until that is rewritten. A heap that was not rewritten and has none tells that there was no default. For a volatile
+-- default, or another type, Postgres rewrites them all.
 CREATE FUNCTION frostline.added_columns(table_id bigint)
 RETURNS TABLE (attnum smallint, missing text, undecided text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.attnum, kept.value,
            CASE WHEN a.attgenerated <> '' THEN 'it is generated'
-                WHEN kept.found THEN NULL
+                WHEN kept.found OR kept.same AND NOT a.attnotnull THEN NULL
                 WHEN a.attidentity <> '' OR d.adbin::text ~ 'NEXTVALUEEXPR' OR EXISTS (
                     SELECT FROM regexp_matches(d.adbin::text, ':(?:funcid|opfuncid) (\d+)', 'g') m
                     JOIN pg_proc p ON p.oid = m[1]::oid AND p.provolatile = 'v')
                 THEN 'its default is volatile, so each row has a value of its own'
-                WHEN a.attnotnull THEN 'it cannot be NULL, and no partition has kept the value it was added with'
-                WHEN d.oid IS NOT NULL AND kept.leaves = 0 THEN 'no partition has kept the value it was added with'
+                WHEN a.attnotnull OR d.oid IS NOT NULL OR t.heaps <> '{}'
+                THEN 'no hot partition has kept the value it was added with'
            END
     FROM frostline.tables t
     JOIN pg_attribute a ON a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     CROSS JOIN LATERAL (
-        SELECT count(*) AS leaves, coalesce(bool_or(l.atthasmissing), false) AS found,
-               max((l.attmissingval::text::text[])[1]) AS value
-        FROM pg_partition_tree(t.hot) p
-        JOIN pg_class c ON c.oid = p.relid AND c.relkind = 'r'
+        SELECT coalesce(bool_or(l.atthasmissing), false) AS found, max((l.attmissingval::text::text[])[1]) AS value,
+               coalesce(bool_or(t.heaps ->> c.oid::text = c.relfilenode::text), false) AS same
+        FROM pg_inherits p
+        JOIN pg_class c ON c.oid = p.inhrelid AND c.relkind = 'r'
         JOIN pg_attribute l ON l.attrelid = c.oid AND l.attname = a.attname
+        WHERE p.inhparent = t.hot
     ) kept
     WHERE t.id = $1 AND NOT EXISTS (SELECT FROM frostline.columns f WHERE f.table_id = t.id AND f.attnum = a.attnum)
 $$;
