@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from frostline.catalog import describe, queries
@@ -49,12 +49,12 @@ class Managed:
     snapshot_id: int | None
     metadata_location: str | None
     lake_names: dict[str, str]  # the user's column -> the lake's
-    field_ids: dict[str, int]  # the user's column -> the lake's number for it
-    marker: str | None  # the lake's column that says which columns a row knows; None: all rows know all of them
-    dropped: dict[int, str]  # attribute numbers that are gone -> the lake's columns that are not
-    followed: str | None  # the shape that delta and functions were made for
     installation: str  # of this database alone: others may have a table of the same name in the same lake
     options: Options = Options()
+    field_ids: dict[str, int] = field(default_factory=dict)  # the user's column -> the lake's number for it
+    marker: str | None = None  # the lake's column that says which columns a row knows; None: all rows know them all
+    dropped: dict[int, str] = field(default_factory=dict)  # numbers that are gone -> the lake's columns that are not
+    followed: str | None = None  # the shape that delta and functions were made for
 
     @property
     def server_schema(self) -> str:

@@ -20,6 +20,7 @@ from frostline.cli import (
     retention,
     settings,
     stack,
+    sync,
     tables,
     worker,
 )
@@ -74,6 +75,7 @@ retention.add_to(app)
 worker.add_to(app)
 clean.add_to(app)
 leaving.add_to(app)
+sync.add_to(app)
 stack.add_to(app)
 explain.add_to(app)
 doctor.add_to(app)

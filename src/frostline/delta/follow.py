@@ -99,6 +99,10 @@ def _follow(connection: Connection, id_: int) -> Managed:
     managed = registry.get_by_id(connection, id_)
     if _current(connection, id_):
         return managed
+    owner = queries.row(connection, "owner", oid=managed.delta_oid)
+    assert owner is not None
+    # What is made anew belongs to whom it belonged.
+    connection.execute(SQL("SET LOCAL ROLE {}").format(Identifier(owner[0])))
     # Who alters the table waits for us from here on, and two of us for each other.
     name = Identifier(managed.table.schema, managed.table.name)
     connection.execute(SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name))

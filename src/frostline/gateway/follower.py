@@ -6,11 +6,8 @@ import logging
 import threading
 import time
 
-import psycopg
-
 from frostline.catalog import queries
 from frostline.delta.follow import follow
-from frostline.errors import FrostlineError
 from frostline.gateway.link import Link
 
 log = logging.getLogger(__name__)
@@ -36,7 +33,7 @@ class Follower:
                 return False
         try:
             self._following.run(lambda connection: follow(connection, table_id, _READER_SECONDS))
-        except (FrostlineError, psycopg.Error) as error:
+        except Exception as error:  # whatever it is, what is read does not depend on it
             log.warning("table %d was altered, and what belongs to it has not followed: %s", table_id, error)
             with self._lock:
                 self._failed = {key: at for key, at in self._failed.items() if key[0] != table_id}

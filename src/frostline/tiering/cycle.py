@@ -20,7 +20,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.report import Report
-from frostline.tiering import retention
+from frostline.tiering import retention, shape
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
@@ -41,7 +41,7 @@ class Outcome:
 
     table: str
     what: str
-    state: str  # created, folded, archived, joined, removed, failed, waits
+    state: str  # created, folded, followed, archived, joined, removed, failed, waits
     archived: Archived | None = None
     folded: Folded | None = None
     error: FrostlineError | None = None
@@ -147,6 +147,19 @@ def retains(
         ]
 
 
+def _columns(shared: Round, name: str) -> Outcomes:
+    """After folding: a commit of an earlier fold was made for the columns of its time."""
+    try:
+        with connect(shared.settings.dsn.get_secret_value(), application="frostline sync") as connection:
+            managed = registry.get(connection, name)
+            with only_writer(connection, managed) as managed:
+                if shape.pending(connection, managed):
+                    shape.followed(connection, shared.settings, managed)
+                    yield Outcome(name, "columns", "followed")
+    except Exception as error:
+        yield Outcome(name, "columns", "failed", error=told(error))
+
+
 def _archive(shared: Round, name: str) -> Outcomes:
     try:
         for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before):
@@ -208,6 +221,7 @@ def told(error: Exception) -> FrostlineError:
 STEPS: dict[str, Callable[[Round, str], Outcomes]] = {
     "premake": _premake,
     "fold": _fold,
+    "columns": _columns,
     "archive": _archive,
     "coalesce": _coalesce,
     "retention": _retention,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frostline.catalog import registry
+from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import MARKER
 from frostline.catalog.registry import Managed
@@ -25,6 +25,18 @@ def followed(connection: Connection, settings: Settings, managed: Managed) -> Ma
     with connection.transaction():
         _record(connection, managed, fields)
     return registry.get_by_id(connection, managed.id)
+
+
+def pending(connection: Connection, managed: Managed) -> bool:
+    """Whether the table was altered and delta or lake have not followed, as far as Postgres knows."""
+    row = queries.row(connection, "shape", table=managed.id)
+    names = evolve.wanted_names(managed, marked=managed.marker is not None)
+    wanted = {column.name: names[column.number] for column in managed.table.stored}
+    heaps = connection.execute(
+        "SELECT heaps = frostline.heaps(id) FROM frostline.tables WHERE id = %s", (managed.id,)
+    ).fetchone()
+    current = row is not None and row[0] == row[1] and heaps == (True,)
+    return not current or managed.lake_names != wanted or bool(managed.dropped)
 
 
 def _record(connection: Connection, managed: Managed, fields: dict[int, Field]) -> None:

@@ -20,6 +20,7 @@ from frostline.catalog.cold import PREPARE, ColdColumn, cold_table
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.lake.storage import Local, Storage
+from frostline.model.tables import lake_names
 from integration.gateway import edges as edge_values
 
 SEAM = "2026-03-01 00:00:00+00"
@@ -175,7 +176,7 @@ def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
     for number, name in attributes:
         connection.execute(
             "INSERT INTO frostline.columns (table_id, attnum, lake_name, field_id, delta_name)"
-            " VALUES (%(t)s, %(number)s, %(name)s, %(number)s, %(name)s)",
+            " VALUES (%(t)s, %(number)s, %(name)s::text, %(number)s, %(name)s::text)",
             {"t": table_id, "number": number, "name": name},
         )
     connection.execute("UPDATE frostline.tables SET followed = frostline.shape(id)")
@@ -216,12 +217,16 @@ def rows_as_arrow(connection: psycopg.Connection[Any], columns: list[ColdColumn]
     ]
     query = sql.SQL("SELECT {} FROM copy WHERE {} ORDER BY id").format(sql.SQL(", ").join(exports), sql.SQL(where))
     found = list(zip(*connection.execute(query).fetchall(), strict=True))
-    names = [str(c.name) for c in columns]
+    named = _lake_names(columns)
+    names = [named[c.number] for c in columns]
     text = pa.table([pa.array(values, pa.string()) for values in found], names=names)
     with duckdb.connect() as engine:
         engine.execute("SET timezone = 'UTC'")
         engine.register("text", text)
-        loads = [f'{c.storage.load.replace("{c}", f"""{chr(34)}{c.name}{chr(34)}""")} AS "{c.name}"' for c in columns]
+        loads = [
+            f'{c.storage.load.replace("{c}", f"""{chr(34)}{named[c.number]}{chr(34)}""")} AS "{named[c.number]}"'
+            for c in columns
+        ]
         typed = engine.execute(f"SELECT {', '.join(loads)} FROM text").to_arrow_table()
     for index, column in enumerate(columns):
         if column.storage.iceberg == "uuid":
@@ -237,18 +242,23 @@ def _lake(
     catalog = SqlCatalog("lake", uri=f"sqlite:///{directory}/catalog.db", warehouse=storage.root, **storage.python())
     files = DENSE_FILES if dense else 1
     catalog.create_namespace("ns")
+    named = _lake_names(columns)
     fields = [
-        NestedField(index, str(column.name), _iceberg_type(column), required=False)
+        NestedField(index, named[column.number], _iceberg_type(column), required=False)
         for index, column in enumerate(columns, 1)
     ]
     # PyIceberg reads a file's minima into Python's calendar, which ends before the rows' does.
     unbounded = [column for column in columns if files == 1 or column.storage.family in ("date", "timestamp")]
-    properties = {f"write.metadata.metrics.column.{column.name}": "counts" for column in unbounded}
+    properties = {f"write.metadata.metrics.column.{named[column.number]}": "counts" for column in unbounded}
     table = catalog.create_table("ns.events", Schema(*fields), properties=properties)
     size = -(-rows.num_rows // files)
     for start in range(0, rows.num_rows, size):
         table.append(rows.slice(start, size))
     return table
+
+
+def _lake_names(columns: list[ColdColumn]) -> dict[int, str]:
+    return lake_names({column.number: column.name for column in columns})
 
 
 def _iceberg_type(column: ColdColumn) -> IcebergType:

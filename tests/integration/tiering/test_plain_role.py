@@ -45,6 +45,7 @@ def test_no_part_of_the_gateway_needs_a_superuser(
             as_role.gateway.renew()
         assert [record.getMessage() for record in caplog.records if record.name.startswith("frostline")] == []
         _look(as_role)
+        _alter(as_role)
     finally:
         as_role.gateway.stop(grace=0)
 
@@ -70,3 +71,11 @@ def _look(as_role: World) -> None:
             "SELECT tier, engine, files FROM frostline.explain('SELECT * FROM own.events WHERE ts < ''2020-02-01''')"
         ).fetchall()
         assert ("cold", "DuckDB", 1) in found
+
+
+def _alter(as_role: World) -> None:
+    as_role.run("ALTER TABLE own.events ADD COLUMN extra int DEFAULT 5, DROP COLUMN kind")
+    as_role.run("ALTER TABLE own.events RENAME COLUMN id TO number")
+    as_role.run("UPDATE own.events SET extra = 6 WHERE number = 4")
+    found = as_role.run("SELECT * FROM own.events WHERE number IN (4, 5, 900) ORDER BY number")
+    assert [(number, extra) for number, _, extra in found] == [(4, 6), (5, 5), (900, 5)]
