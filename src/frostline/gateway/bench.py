@@ -85,6 +85,7 @@ class Bench:
         # Postgres names them in what it says about a constraint.
         name, number = self.table.name, self.table.id
         self.work = Identifier("pg_temp", derived_name(name, f" (cold {number})"))
+        self.like = Identifier(SCHEMA, shape_name(number))  # the table itself may be locked by whoever waits for us
         self.added = Identifier("pg_temp", derived_name(name, f" (new {number})"))
         self.removed = Identifier("pg_temp", f"frostline removed {number}")
         self.versions = Identifier("pg_temp", f"frostline versions {number}")
@@ -107,7 +108,6 @@ class Bench:
         """What makes the tables, if they are not there."""
         if self.made:
             return []
-        like = Identifier(SCHEMA, shape_name(self.table.id))  # the table itself may be locked by whoever waits for us
         keys = [SQL("{} {}").format(name, SQL(c.type)) for name, c in zip(self.old_key, self.key, strict=True)]
         plain = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.key]
         more = SQL(", ")
@@ -117,11 +117,11 @@ class Bench:
                 SQL(
                     "CREATE TABLE {} (LIKE {} INCLUDING GENERATED, {}, {} bigint NOT NULL, {} int NOT NULL)"
                     " ON COMMIT DROP"
-                ).format(self.work, like, more.join(keys), PREV, LOAD),
+                ).format(self.work, self.like, more.join(keys), PREV, LOAD),
                 SQL(
                     "CREATE TABLE {} (LIKE {} INCLUDING GENERATED INCLUDING CONSTRAINTS, {} int NOT NULL)"
                     " ON COMMIT DROP"
-                ).format(self.added, like, WRITE),
+                ).format(self.added, self.like, WRITE),
                 SQL("CREATE TABLE {} ({}, {} bigint NOT NULL, {} int NOT NULL) ON COMMIT DROP").format(
                     self.removed, more.join(plain), PREV, WRITE
                 ),

@@ -58,7 +58,7 @@ def modify(view: View, statement: Modify, table: ColdTable, found: Load, paramet
 def _plain(statement: Modify, table: ColdTable) -> bool:
     if statement.others or statement.alias is not None or statement.returning is not None or statement.where is None:
         return False
-    if any(column.generated or column.lake_name is None for column in table.columns.values()):
+    if any(column.generated for column in table.columns.values()):
         return False
     set_ = [table.columns.get(name) for name, _, _ in statement.assignments]
     return all(column is not None and _castable(column) and column not in table.primary_key for column in set_)
@@ -70,7 +70,7 @@ def _castable(column: ColdColumn) -> bool:
 
 def _asked(view: View, bench: Bench, statement: Modify, found: Load, parameters: Parameters) -> PGresult | None:
     """New rows, with the version each replaces, and its own; None: one of them must not be."""
-    relation = lexer.quoted(Identifier(bench.table.schema, bench.table.name).as_string(None)) + "::pg_catalog.regclass"
+    relation = lexer.quoted(bench.like.as_string(None)) + "::pg_catalog.regclass"
     known = _known.setdefault(view.backing.connection, {})
     for _ in range(2):
         assumed = known.get(bench.table.id, [])
