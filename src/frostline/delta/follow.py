@@ -117,11 +117,20 @@ def _follow(connection: Connection, id_: int) -> Managed:
     statements = [*_delta_changes(managed, known)]
     if statements:
         lock = SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*managed.delta))
-        statements = [lock, *statements, *collect.held(_target(connection, managed))]
+        statements = [lock, *_stop(connection, managed), *statements, *collect.held(_target(connection, managed))]
     for statement in (*statements, *_made_anew(connection, managed)):
         connection.execute(statement)
     _record(connection, managed, known)
     return registry.get_by_id(connection, id_)
+
+
+def _stop(connection: Connection, managed: Managed) -> list[Composed]:
+    """A period on its way back gets changes by a trigger on the delta; without it, it is not attached any more."""
+    found = connection.execute(
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = %s AND tgname LIKE '!frostline follow %%'", (managed.delta_oid,)
+    )
+    delta = Identifier(*managed.delta)
+    return [SQL("DROP TRIGGER {} ON {}").format(Identifier(name), delta) for (name,) in found]
 
 
 def _current(connection: Connection, id_: int) -> bool:

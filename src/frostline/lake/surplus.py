@@ -18,7 +18,7 @@ def places(settings: Settings, managed: Managed, kept_from: Bound | None) -> tup
     if managed.snapshot_id is None or managed.metadata_location is None:
         return [], []
     snapshot = lake.snapshot(storage.of(settings), managed.metadata_location, managed.snapshot_id)
-    key, type_ = managed.table.key_column.number, managed.table.key_type
+    key, type_ = managed.field_ids[managed.table.key], managed.table.key_type
     unread = [Range(managed.seam, None), *([Range(None, kept_from)] if kept_from is not None else [])]
     found = {file.path: file for range_ in unread for file in inspect.files_of(snapshot, key, type_, range_)}
     whole = [path for path, file in found.items() if any(inspect.inside(file, key, type_, range_) for range_ in unread)]

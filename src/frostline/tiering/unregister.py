@@ -80,7 +80,8 @@ def _nothing(connection: Connection, settings: Settings, managed: Managed, perio
     if managed.snapshot_id is None or managed.metadata_location is None:
         return True
     snapshot = files.snapshot(storage.of(settings), managed.metadata_location, managed.snapshot_id)
-    return not inspect.files_of(snapshot, managed.table.key_column.number, managed.table.key_type, period.range)
+    key = managed.field_ids[managed.table.key]
+    return not inspect.files_of(snapshot, key, managed.table.key_type, period.range)
 
 
 def _kept(settings: Settings, managed: Managed) -> str | None:

@@ -661,7 +661,7 @@ WHERE f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamesp
 -- What stands in the schema of changes for one registered table beside its delta.
 SELECT c.relname, c.relkind::text FROM pg_class c
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind IN ('r', 'f')
-  AND c.relname IN ('held_' || %(table)s, 'references_' || %(table)s);
+  AND c.relname IN ('held_' || %(table)s, 'references_' || %(table)s, 'shape_' || %(table)s);
 
 -- name: identity_defaults
 -- Defaults of leaves that stand in for an identity column, before partitions shared the table's (17).

@@ -18,7 +18,7 @@ from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
 from frostline.model.bounds import Bound, parse_bound
 from frostline.report import Report
-from frostline.tiering import ddl
+from frostline.tiering import ddl, shape
 from frostline.tiering.archive import plan, steps
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
@@ -70,10 +70,10 @@ def bring_back(
     """The caller holds the table's lock, and trims the lake afterwards or means to keep it."""
     locks = from_settings(settings)
     _check_equipped(connection, managed)
-    plan.check_columns(connection, managed)
     archiving.settle(connection, managed, None, report)
     if adopted(connection, settings, managed, report):
         managed = registry.get_by_id(connection, managed.id)  # its snapshot has moved
+    managed = shape.followed(connection, settings, managed)
     going = recover.settle(connection, managed, locks, report)
     for operation in going:
         if operation.period not in wanted:
