@@ -177,6 +177,7 @@ class View:
         """A write begins, or goes on; one that stands alone does neither with others."""
         last = self._going_on.get(table.id)
         if last is not None and not alone and (last.verb, last.source, last.new_keys) == (verb, source, new_keys):
+            self.bench(table).quick = None  # there is more to it
             return last
         if self.origin.pid is not None:
             _writers.add(self.origin.pid)

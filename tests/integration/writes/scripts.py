@@ -96,6 +96,9 @@ SINGLE = [
     "WITH u AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id, i) SELECT u.i, x.i FROM u JOIN {t} x USING (id)",
     "WITH n AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING id) SELECT id, (SELECT count(*)"
     " FROM {t}) FROM n",
+    "WITH a AS (UPDATE {t} SET i = 100 WHERE id = 40) UPDATE {t} SET i = 200 WHERE id = 41",
+    "WITH a AS (DELETE FROM {t} WHERE id = 40) DELETE FROM {t} WHERE id = 41",
+    "WITH a AS (UPDATE {t} SET i = 100 WHERE id = 40) UPDATE {t} SET i = i + 200 WHERE id IN (41, 241)",
     "WITH a AS (UPDATE {t} SET i = 100 WHERE id = 40 RETURNING id), b AS (DELETE FROM {t} WHERE id = 41 RETURNING id),"
     " c AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-02-05Z') RETURNING id)"
     " SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c",
