@@ -420,6 +420,10 @@ REFUSED = (
     ("CREATE TABLE public.t (id int PRIMARY KEY, ts timestamptz)", "ts may be NULL"),
     ("CREATE TABLE public.t (id int, ts timestamptz NOT NULL)", "no primary key"),
     ("CREATE TABLE public.t (id int PRIMARY KEY, ts text NOT NULL)", "of type text"),
+    (
+        "CREATE TYPE public.pair AS (a int); CREATE TABLE public.t (id public.pair PRIMARY KEY, ts date NOT NULL)",
+        "different values equal",
+    ),
     ("CREATE UNLOGGED TABLE public.t (id int PRIMARY KEY, ts date NOT NULL)", "UNLOGGED"),
     ("CREATE TABLE public.t (id int, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)", "partitioned already"),
     ("{plain}; CREATE TABLE public.u (t int REFERENCES public.t)", "foreign keys of other tables"),

@@ -141,6 +141,12 @@ def _key(connection: Connection, table: Table, choice: Choice) -> Iterator[Objec
             f" with it, so that two rows with the same ({old}) and another {choice.by} would be possible",
             f"say that this is meant: --key {new}",
         )
+    for column in table.columns:
+        if column.name in (*table.primary_key, *choice.key) and not column.exact_equality:
+            yield Objection(
+                f"{column.name} of the key is of type {column.type}, which can call different values equal",
+                "use a key of another type: rows that change have to be found again by it",
+            )
     yield from _chosen_key(table, choice)
 
 
