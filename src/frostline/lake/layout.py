@@ -73,9 +73,9 @@ _TYPES: dict[str, IcebergType] = {
 
 
 def schema(managed: Managed) -> Schema:
-    """Columns by their lake names; the Postgres type stands in each column's doc."""
+    """Columns by their lake names, without those the lake has not got yet; the Postgres type is each one's doc."""
     fields, identifiers = [], []
-    for column in managed.table.stored:
+    for column in (column for column in managed.table.stored if column.name in managed.lake_names):
         key = column.name in managed.table.primary_key
         name = managed.lake_names[column.name]
         fields.append(

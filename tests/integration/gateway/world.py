@@ -180,6 +180,7 @@ def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
             {"t": table_id, "number": number, "name": name},
         )
     connection.execute("UPDATE frostline.tables SET followed = frostline.shape(id)")
+    connection.execute(f"CREATE TABLE frostline_delta.shape_{table_id} (LIKE events INCLUDING GENERATED)")
     for index, (lower, upper) in enumerate(PERIODS):
         foreign_table(connection, f"events_{index}", table_id, lower, upper)
         connection.execute(
