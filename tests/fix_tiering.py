@@ -106,13 +106,16 @@ def spark(settings: Settings, report: Report) -> Iterator[SparkSession]:
 
 @contextmanager
 def new_world(
-    server: str, spark: SparkSession, directory: Path, options: Mapping[str, str] | None = None
+    server: str, spark: SparkSession, directory: Path, options: Mapping[str, str] | None = None, *, dump: str = ""
 ) -> Iterator[World]:
-    """A database of its own, with a gateway; in a directory unless the options say otherwise."""
+    """A database of its own, or of a dump, with a gateway; in a directory unless the options say otherwise."""
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     dsn = make_conninfo(server, dbname=name)
+    if dump:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(dump)
     install(dsn)
     places = {"dsn": dsn, "local.dir": str(directory), "lake.warehouse": str(directory / "lake")}
     loaded = config.load({**places, **(options or {})}).settings
