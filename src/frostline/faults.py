@@ -131,6 +131,25 @@ LEAVE_POINTS = {
     "leave.committed": "it is no longer registered",
 }
 
+_MAINTAIN_STEPS = ("rewrite", "compare", "move", "expire")
+# The same for maintenance.
+MAINTAIN_POINTS = {
+    "maintain.begin": "nothing is recorded",
+    "maintain.begun": "the operation has a row",
+    **{f"{step}.begin": f"{step}: its start is not recorded" for step in _MAINTAIN_STEPS},
+    **{f"{step}.begun": f"{step}: its start is recorded" for step in _MAINTAIN_STEPS},
+    **{f"{step}.end": f"{step}: done, its end is not recorded" for step in _MAINTAIN_STEPS},
+    **{f"{step}.ended": f"{step}: its end is recorded" for step in _MAINTAIN_STEPS},
+    "rewrite.deletes": "partitions with deletes are rewritten and committed, nobody knows",
+    "rewrite.dangling": "their files of deletes are gone too",
+    "rewrite.small": "small files are rewritten and committed",
+    "rewrite.commit": "all commits are made, none is recorded",
+    "rewrite.flushed": "the files are flushed, the snapshot is recorded with the operation",
+    "move.fenced": "no cold writer is at work, nothing is changed",
+    "move.commit": "the new snapshot is set, not committed",
+    "maintain.adopt": "commits of an earlier run are found",
+}
+
 # The same for a cold write, in the gateway.
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
@@ -171,7 +190,16 @@ def reached(point: str) -> None:
 
 
 def _ask(address: str, point: str) -> None:
-    every = (POINTS, FOLD_POINTS, RETENTION_POINTS, WRITE_POINTS, PARTITION_POINTS, UNTIER_POINTS, LEAVE_POINTS)
+    every = (
+        POINTS,
+        FOLD_POINTS,
+        RETENTION_POINTS,
+        WRITE_POINTS,
+        PARTITION_POINTS,
+        UNTIER_POINTS,
+        LEAVE_POINTS,
+        MAINTAIN_POINTS,
+    )
     if not any(point in points for points in every):
         raise LookupError(f"{point} is none of the points in faults.py")
     with socket.socket(socket.AF_UNIX) as test:

@@ -15,6 +15,7 @@ from frostline.cli import (
     doctor,
     explain,
     leaving,
+    maintain,
     options,
     partition,
     retention,
@@ -73,6 +74,7 @@ tables.add_to(app)
 options.add_to(app)
 retention.add_to(app)
 worker.add_to(app)
+maintain.add_to(app)
 clean.add_to(app)
 leaving.add_to(app)
 sync.add_to(app)

@@ -29,6 +29,14 @@ def places_of(snapshot: Snapshot, key: int, key_type: str, range_: Range) -> lis
     return [at for at, file in enumerate(snapshot.files) if _overlaps(file, key, key_type, range_)]
 
 
+def ends(file: DataFile, key: int) -> tuple[int, int] | None:
+    """The least and the greatest key in a file, as the lake counts; None: not known."""
+    lower, upper = file.lower.get(key), file.upper.get(key)
+    if lower is None or upper is None:
+        return None
+    return int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
+
+
 def inside(file: DataFile, key: int, key_type: str, range_: Range) -> bool:
     """Whether a file holds rows of the period only."""
     lower, upper = _ends(file, key, key_type)

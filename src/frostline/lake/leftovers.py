@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -61,6 +61,51 @@ def abandoned(settings: Settings, managed: Managed, ours: set[str]) -> list[Aban
             for snapshot in table.snapshots()
             if snapshot.snapshot_id not in history and (made_by := _operation(snapshot)) in ours
         ]
+
+
+def outlived(settings: Settings, managed: Managed, ages: Mapping[str, float], window: float) -> list[Abandoned]:
+    """Ancestors of the registry's snapshot that were superseded longer ago than the backup window.
+
+    `ages`: seconds since each operation was done, that is, since what it made took its predecessor's place. All below
+    the first that is outlived are too, so those that stay are one line of descent.
+    """
+    with opened(settings) as catalog:
+        try:
+            table = table_of(catalog, managed)
+        except NoSuchTableError:
+            return []
+        line = list(_line(table, managed.snapshot_id))
+        age, first = -1.0, len(line)
+        for place, child in enumerate(line[:-1]):
+            age = ages.get(_operation(child), age)
+            if age >= window:
+                first = place + 1
+                break
+        named = {ref.snapshot_id for ref in table.metadata.refs.values()}  # tags and branches of others
+        manifests: dict[str, set[str]] = {}
+        return [
+            Abandoned(snapshot.snapshot_id, _operation(snapshot), frozenset(_reached(table, snapshot, manifests)))
+            for snapshot in line[first:]
+            if snapshot.snapshot_id not in named
+        ]
+
+
+def _line(table: IcebergTable, snapshot: int | None) -> Iterator[IcebergSnapshot]:
+    """A snapshot and its ancestors, the newest first."""
+    while snapshot is not None and (known := table.snapshot_by_id(snapshot)) is not None:
+        yield known
+        snapshot = known.parent_snapshot_id
+
+
+def _reached(table: IcebergTable, snapshot: IcebergSnapshot, manifests: dict[str, set[str]]) -> Iterator[str]:
+    """Every file a snapshot leads to; what a manifest names is kept in `manifests`."""
+    yield snapshot.manifest_list
+    for manifest in snapshot.manifests(table.io):
+        path = manifest.manifest_path
+        if path not in manifests:
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            manifests[path] = {path, *(entry.data_file.file_path for entry in entries)}
+        yield from manifests[path]
 
 
 def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned]) -> list[Abandoned]:

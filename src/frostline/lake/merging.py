@@ -80,7 +80,7 @@ def ready(settings: Settings, managed: Managed, ours: set[str], properties: Mapp
 
 
 def found(settings: Settings, managed: Managed, operation: int, ours: set[str]) -> Merged | None:
-    """The snapshot an operation made on top of the registry's; None when there is none."""
+    """The last snapshot an operation made on top of the registry's; None when there is none."""
     files = storages.of(settings).python()
     with opened(settings) as catalog:
         table = _table(catalog, managed)
@@ -89,7 +89,8 @@ def found(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
             between = _between(table, snapshot, managed)
             if between is None and not _forgotten(table, snapshot, managed, files):
                 continue
-            others = _examined(table, managed, between, ours) if between else Others()
+            theirs = [one for one in between or () if lineage.made_by(one) != str(operation)]
+            others = _examined(table, managed, theirs, ours) if theirs else Others()
             assert snapshot.summary is not None  # it carries the operation's id
             summary = {key: str(value) for key, value in snapshot.summary.additional_properties.items()}
             return Merged(snapshot.snapshot_id, table.metadata_location, summary, others)

@@ -83,6 +83,11 @@ def in_lake(connection: Connection, settings: Settings, managed: Managed, older_
     return snapshots + [_file(file, kept=file not in removed) for file in files]
 
 
+def goes_on(connection: Connection, managed: Managed) -> bool:
+    """Whether the next archive run goes on with what an earlier one began."""
+    return _operations(connection, managed)[0] is not None
+
+
 def after_failures(connection: Connection, settings: Settings, managed: Managed, report: Report) -> None:
     """For a run that goes on with nothing: look into the lake, once what a failed operation left may be removed."""
     row = connection.execute(

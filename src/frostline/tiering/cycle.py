@@ -26,6 +26,7 @@ from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
 from frostline.tiering.fold.run import Folded, fold
 from frostline.tiering.locks import from_settings, only_writer
+from frostline.tiering.maintain.run import maintain
 from frostline.tiering.premake import premake
 from frostline.tiering.trim import trim
 
@@ -41,7 +42,7 @@ class Outcome:
 
     table: str
     what: str
-    state: str  # created, folded, followed, archived, joined, removed, failed, waits
+    state: str  # created, folded, followed, archived, joined, removed, maintained, failed, waits
     archived: Archived | None = None
     folded: Folded | None = None
     error: FrostlineError | None = None
@@ -217,6 +218,18 @@ def told(error: Exception) -> FrostlineError:
     return told
 
 
+def _maintain(shared: Round, name: str) -> Outcomes:
+    try:
+        with connect(shared.settings.dsn.get_secret_value()) as connection:
+            if registry.get(connection, name).options.maintenance == "none":
+                return
+        done = maintain(shared.settings, name, shared.report, shared.warm)
+        for note in done.notes if done is not None else ():
+            yield Outcome(name, note, "maintained")
+    except Exception as error:
+        yield Outcome(name, "maintenance", "failed", error=told(error))
+
+
 # In this order for every table; `frostline archive` does the first, the worker all of them.
 STEPS: dict[str, Callable[[Round, str], Outcomes]] = {
     "premake": _premake,
@@ -225,6 +238,7 @@ STEPS: dict[str, Callable[[Round, str], Outcomes]] = {
     "archive": _archive,
     "coalesce": _coalesce,
     "retention": _retention,
+    "maintain": _maintain,
 }
 _COMMAND = ("premake", "fold", "archive", "coalesce")
-SLOW: frozenset[str] = frozenset()  # looked at every `maintenance.every` seconds
+SLOW = frozenset({"maintain"})  # looked at every `maintenance.every` seconds

@@ -462,6 +462,19 @@ FROM frostline.operations o
 WHERE o.table_id = %(table)s AND o.kind = 'fold' AND (o.state = 'running' OR o.folded IS NOT NULL)
 ORDER BY o.id;
 
+-- name: unfinished_maintenance
+-- Maintenance whose run ended before it did, or failed when its commits were made.
+SELECT o.id FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.kind = 'maintain'
+  AND (o.state = 'running' OR o.state = 'failed' AND o.snapshot_id IS NOT NULL)
+ORDER BY o.id;
+
+-- name: ages
+-- Seconds since every operation was done.
+SELECT o.id::text, extract(epoch FROM clock_timestamp() - o.finished_at)::float8
+FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.state = 'done' AND o.finished_at IS NOT NULL;
+
 -- name: last_fold
 -- Seconds since a table was folded, or registered.
 SELECT extract(epoch FROM clock_timestamp() - coalesce(max(o.finished_at), t.registered_at))::float8

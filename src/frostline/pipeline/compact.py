@@ -1,0 +1,120 @@
+"""Files of the Iceberg table rewritten by Spark: the same rows, sorted by the key, in fewer and larger files.
+
+Every commit carries the operation's id. What folds set in the table's properties holds here too, so that files have the
+size, the row groups, the bounds and the bloom filters that readers rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import FrostlineError, OperationError
+from frostline.faults import InjectedFault, reached
+from frostline.lake import layout, storage
+from frostline.lake.condition import Crowded, Work
+from frostline.pipeline.export import cause
+from frostline.pipeline.merge import literal, quiet, quoted, table_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# New sequence numbers: every delete that was there is older than the files that have it in them, and can go.
+_OPTIONS = {"use-starting-sequence-number": "false", "partial-progress.enabled": "false"}
+
+
+def rewrite(
+    spark: SparkSession,
+    settings: Settings,
+    managed: Managed,
+    operation: int,
+    work: Work,
+) -> None:
+    """Whole partitions that have deletes, the small files of others, and the manifests of all."""
+    context, group = spark.sparkContext, f"frostline operation {operation}"
+    context.setJobGroup(group, group, interruptOnCancel=True)
+    try:
+        with quiet():
+            if work.deleted:
+                _files(spark, settings, managed, operation, work.deleted, {"rewrite-all": "true"})
+                reached("rewrite.deletes")
+                _run(_actions(spark).removeDanglingDeleteFiles(_table(spark, settings, managed)), operation)
+                reached("rewrite.dangling")
+            if work.small:
+                _files(spark, settings, managed, operation, work.small, {"min-input-files": str(work.least)})
+                reached("rewrite.small")
+            if work.manifests:
+                _run(_actions(spark).rewriteManifests(_table(spark, settings, managed)), operation)
+    except (FrostlineError, InjectedFault):
+        raise
+    except Exception as error:
+        raise OperationError(
+            f"rewriting files of {managed.table} in the lake failed; readers go on with what they had",
+            detail=storage.of(settings).said(cause(error))[0],
+            hint=f"Spark's own words are in {settings.local.dir / 'logs' / 'spark.log'}; run the same command again",
+        ) from error
+    finally:
+        context.cancelJobGroup(group)  # nothing of it goes on for nobody
+
+
+def sums(
+    spark: SparkSession, settings: Settings, managed: Managed, snapshot: int, parts: Sequence[Crowded]
+) -> tuple[int, int]:
+    """How many rows a snapshot holds of these partitions (none named: of all), and the sum of their hashes."""
+    names = [quoted(managed.lake_names[column.name]) for column in managed.table.stored]
+    key = managed.table.key_column
+    within = " OR ".join(
+        f"{quoted(managed.lake_names[key.name])} BETWEEN {literal(key, part.least)} AND {literal(key, part.greatest)}"
+        for part in parts
+    )
+    # A NULL leaves a hash as it is, so where they are is hashed too.
+    hashed = f"xxhash64({', '.join(f'{name}, isnull({name})' for name in names)})"
+    with quiet():
+        rows = spark.sql(
+            f"SELECT count(*), coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0)"
+            f" FROM {table_name(settings, managed)} VERSION AS OF {int(snapshot)} WHERE {within or 'true'}"
+        ).collect()
+    return int(rows[0][0]), int(rows[0][1])
+
+
+def _files(
+    spark: SparkSession,
+    settings: Settings,
+    managed: Managed,
+    operation: int,
+    parts: Sequence[Crowded],
+    options: dict[str, str],
+) -> None:
+    action = _actions(spark).rewriteDataFiles(_table(spark, settings, managed))
+    action = action.filter(_within(spark, managed, parts))
+    for name, value in {**_OPTIONS, **options}.items():
+        action = action.option(name, value)
+    _run(action.sort(), operation)
+
+
+def _run(action: Any, operation: int) -> None:
+    action.snapshotProperty(layout.OPERATION, str(operation)).execute()
+
+
+def _within(spark: SparkSession, managed: Managed, parts: Sequence[Crowded]) -> Any:
+    """Iceberg's own expression: a literal is what the lake counts in."""
+    expressions: Any = spark._jvm.org.apache.iceberg.expressions.Expressions  # type: ignore[union-attr]
+    name = managed.lake_names[managed.table.key]
+    found = expressions.alwaysFalse()
+    for part in parts:
+        one = getattr(expressions, "and")(
+            expressions.greaterThanOrEqual(name, part.least), expressions.lessThanOrEqual(name, part.greatest)
+        )
+        found = getattr(expressions, "or")(found, one)
+    return found
+
+
+def _actions(spark: SparkSession) -> Any:
+    return spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # type: ignore[union-attr]
+
+
+def _table(spark: SparkSession, settings: Settings, managed: Managed) -> Any:
+    name = table_name(settings, managed)
+    return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)  # type: ignore[union-attr]

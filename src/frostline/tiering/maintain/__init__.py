@@ -1,0 +1,1 @@
+"""Maintenance of the lake: other files, the same rows."""

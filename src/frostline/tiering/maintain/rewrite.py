@@ -1,0 +1,180 @@
+"""Files rewritten and readers moved to them: rewrite -> compare -> move, as a fold does, but no row may change.
+
+The lake is rewritten by commits that carry the operation's id, on top of the snapshot Postgres reads. What they made is
+compared with that snapshot, row by row in sums, before any reader sees it. Then one short transaction that keeps cold
+writers out gives readers the new snapshot. Versions in the delta stay where they are and stand before the lake's rows,
+in the old files as in the new ones: a row that was deleted meanwhile stays deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from frostline.catalog import queries
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import OperationError, UnknownOutcome
+from frostline.faults import reached
+from frostline.lake import durable, inspect, layout, merging, storage
+from frostline.lake import files as lake
+from frostline.lake.condition import Crowded, Work
+from frostline.lake.merging import Merged
+from frostline.model.bounds import Range, parse_bound
+from frostline.pipeline import compact
+from frostline.tiering.archive import steps
+from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Operation:
+    """One maintenance of one table."""
+
+    id: int
+    managed: Managed
+    locks: Wanted = field(default_factory=Wanted)
+
+
+def begin(connection: Connection, settings: Settings, managed: Managed) -> Operation:
+    assert managed.seam is not None
+    reached("maintain.begin")
+    row = connection.execute(
+        "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'maintain', %s, %s) RETURNING id",
+        (managed.id, str(managed.table), managed.seam.text),
+    ).fetchone()
+    assert row is not None
+    reached("maintain.begun")
+    return Operation(row[0], managed, from_settings(settings))
+
+
+def rewrite(
+    connection: Connection, settings: Settings, operation: Operation, work: Work, spark: SparkSession
+) -> Merged | None:
+    """Step 1: commits on top of the registry's snapshot; None when another program's stand there, for the next fold."""
+    managed = operation.managed
+    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
+    if merging.ready(settings, managed, ours, properties).snapshots:
+        return None
+    compact.rewrite(spark, settings, managed, operation.id, work)
+    reached("rewrite.commit")
+    made = committed(connection, settings, operation)
+    if made is None:
+        raise UnknownOutcome(
+            f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as before",
+            hint="does another program write to the Iceberg table? run the same command again",
+        )
+    return made
+
+
+def committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
+    """What the operation has made on top of the registry's snapshot, on the disk and in its row."""
+    managed = operation.managed
+    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    made = merging.found(settings, managed, operation.id, ours)
+    if made is None or made.others.snapshots:
+        return None
+    durable.flush(settings, managed, made.id)
+    connection.execute(
+        "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s WHERE id = %s",
+        (made.id, made.metadata_location, operation.id),
+    )
+    reached("rewrite.flushed")
+    return made
+
+
+def forget(connection: Connection, operation: Operation) -> None:
+    """What it has made is not to be shown to anybody."""
+    connection.execute(
+        "UPDATE frostline.operations SET snapshot_id = NULL, metadata_location = NULL WHERE id = %s", (operation.id,)
+    )
+
+
+def compare(connection: Connection, settings: Settings, operation: Operation, made: Merged, spark: SparkSession) -> int:
+    """Step 2: the partitions whose files are others hold the rows they held; returns how many."""
+    managed = operation.managed
+    assert managed.snapshot_id is not None
+    before, after = _snapshots(settings, operation, made)
+    kept = {file.path for file in before.files} & {file.path for file in after.files}
+    # A file that stays may have lost deletes, so whole partitions are compared where there were any.
+    changed = [
+        file for file in (*before.files, *after.files) if file.path not in kept or file.partition in before.deleted
+    ]
+    if not changed:
+        return 0
+    ends = [inspect.ends(file, managed.table.key_column.number) for file in changed]
+    known = [Crowded(*found, 0, 0) for found in ends if found is not None]
+    parts = _joined(known) if len(known) == len(ends) else []
+    then, now = (compact.sums(spark, settings, managed, id_, parts) for id_ in (managed.snapshot_id, made.id))
+    if then != now:
+        forget(connection, operation)
+        raise OperationError(
+            f"the new files of {managed.table} do not hold the rows that were there; readers go on with the old ones",
+            detail=f"{then[0]:,} rows and a sum of {then[1]} before, {now[0]:,} and {now[1]} after",
+            hint="please report this; `frostline clean` removes the new files",
+        )
+    return then[0]
+
+
+def move(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> None:
+    """Step 3: readers get the new snapshot. Rows and their hashes stay what they are; files and bytes do not."""
+    managed = operation.managed
+    _, after = _snapshots(settings, operation, made)
+    sizes = [(upper, _size(managed, after, range_)) for upper, range_ in _periods(connection, managed)]
+
+    def work() -> None:
+        fence(connection, managed.id)
+        reached("move.fenced")
+        moved = connection.execute(
+            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
+            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
+        )
+        if moved.rowcount != 1:
+            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; nothing was changed")
+        for upper, (files, size) in sizes:
+            connection.execute(
+                "UPDATE frostline.periods SET files = %s, bytes = %s WHERE table_id = %s AND upper = %s",
+                (files, size, managed.id, upper),
+            )
+        reached("move.commit")
+
+    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
+    with_short_locks(connection, work, f"maintaining {managed.table}", locks)
+
+
+def _snapshots(settings: Settings, operation: Operation, made: Merged) -> tuple[lake.Snapshot, lake.Snapshot]:
+    managed, files = operation.managed, storage.of(settings)
+    assert managed.metadata_location is not None
+    assert managed.snapshot_id is not None
+    return (
+        lake.snapshot(files, managed.metadata_location, managed.snapshot_id),
+        lake.snapshot(files, made.metadata_location, made.id),
+    )
+
+
+def _periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:
+    return [
+        (upper, Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)))
+        for _, _, lower, upper, *_ in queries.rows(connection, "periods", table=managed.id)
+    ]
+
+
+def _size(managed: Managed, snapshot: lake.Snapshot, range_: Range) -> tuple[int, int]:
+    found = inspect.files_of(snapshot, managed.table.key_column.number, managed.table.key_type, range_)
+    return len(found), sum(file.size for file in found)
+
+
+def _joined(parts: Sequence[Crowded]) -> list[Crowded]:
+    """Ranges that overlap as one: no row is to be counted twice, and the query stays short."""
+    found: list[Crowded] = []
+    for part in sorted(parts, key=lambda one: one.least):
+        if found and part.least <= found[-1].greatest:
+            found[-1] = Crowded(found[-1].least, max(found[-1].greatest, part.greatest), 0, 0)
+        else:
+            found.append(part)
+    return found

@@ -1,0 +1,265 @@
+"""Maintenance: fewer and larger files, the same rows, whoever reads, writes or dies meanwhile."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from fix_tiering import World, new_world
+from frostline.catalog.database import connect
+from frostline.cli.main import app
+from frostline.errors import OperationError
+from frostline.faults import InjectedFault
+from frostline.lake import catalog as lake
+from frostline.pipeline import compact, session
+from frostline.report import Silent
+from frostline.tiering import cycle, options, verify
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
+from frostline.tiering.maintain import run
+from frostline.tiering.maintain.run import Maintained
+from integration.tiering.test_archive import EVERY_TYPE, SIMPLE
+from integration.tiering.test_fold import _laid_out_as_ours, at, data_files, managed
+
+
+@pytest.fixture(scope="module")
+def lakes(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Two months in a file per page, each change a file of deletes; and a table of every type."""
+    limits = {"maintenance.manifests": "3", "archive.orphan_age": "0"}
+    with new_world(dsn, spark, tmp_path_factory.mktemp("maintain"), limits) as world:
+        world.run(SIMPLE + EVERY_TYPE.replace("public.events", "public.kinds"))
+        for table in ("events", "kinds"):
+            world.register(f"public.{table}")
+            choose(world, table, file_size="8192", merge_mode="merge-on-read", compact_files="2")
+            world.archive(f"public.{table}")
+            choose(world, table, file_size="default")
+        yield world
+
+
+def choose(world: World, table: str, **given: str) -> None:
+    with connect(world.dsn) as connection:
+        changes = options.plan(
+            connection, world.settings, [(options.tables(connection, [f"public.{table}"])[0], given)]
+        )
+        options.apply(connection, world.settings, changes)
+
+
+def rows(world: World, table: str = "events") -> list[tuple[Any, ...]]:
+    return world.run(f"SELECT r::text FROM public.{table} r ORDER BY 1")
+
+
+def changed(world: World, *statements: str, table: str = "events") -> None:
+    """Cold rows changed and folded: files of deletes."""
+    for statement in statements:
+        world.run(statement)
+        with Warm(world.spark_here) as warm:
+            assert fold(world.settings, f"public.{table}", Silent(), warm)
+
+
+def maintained(world: World, table: str = "events") -> Maintained:
+    with Warm(world.spark_here) as warm:
+        done = run.maintain(world.settings, f"public.{table}", Silent(), warm)
+    assert done is not None
+    return done
+
+
+def good(world: World, table: str = "events") -> None:
+    assert {f.state for f in verify.verify(world.settings, f"public.{table}", None, Silent())} == {"good"}
+
+
+def test_it_shows_what_it_would_do_and_does_it(lakes: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = lakes
+    changed(
+        world,
+        "UPDATE public.events SET v = -v WHERE id BETWEEN 10 AND 400",
+        "DELETE FROM public.events WHERE id BETWEEN 100 AND 150",
+    )
+    expected, before = rows(world), data_files(world)
+    good(world)  # and the hashes are recorded
+    digests = world.run("SELECT upper, rows, digest FROM frostline.periods WHERE table_id = 1 ORDER BY 1")
+    assert [len(paths) >= 4 for paths in before.values()] == [True, True]
+    monkeypatch.setattr(session, "spark_session", lambda *_: world.spark_here())
+    here = ["--dsn", world.dsn, "--dir", str(world.settings.local.dir), "maintain", "public.events"]
+    monkeypatch.setenv("FROSTLINE_LAKE_WAREHOUSE", world.settings.lake.warehouse)
+    monkeypatch.setenv("FROSTLINE_MAINTENANCE_MANIFESTS", "3")
+    shown = CliRunner().invoke(app, [*here, "--dry-run"], catch_exceptions=False)
+    found = re.search(r"1 partitions with (\d+) files of deletes would be rewritten", shown.stdout)
+    assert found is not None, shown.output
+    assert "small files of 1 partitions" in shown.stdout
+    assert "manifests would be rewritten" in shown.stdout
+    assert data_files(world) == before
+    pinned = world.connect(autocommit=False)  # reads the old files as long as it likes
+    pinned.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    pinned.execute("SELECT frostline.pin()")
+    seen = pinned.execute("SELECT r::text FROM public.events r ORDER BY 1").fetchall()
+    choose(world, "events", backup_window="0")
+    old = managed(world).snapshot_id
+    done = CliRunner().invoke(app, here, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert words[1][:4] == ["public.events", "before", str(sum(map(len, before.values()))), found[1]]
+    assert words[2][:4] == ["public.events", "after", "2", "0"]
+    assert rows(world) == expected == seen
+    after = data_files(world)
+    assert [len(paths) for paths in after.values()] == [1, 1]
+    for paths in after.values():
+        _laid_out_as_ours(*paths)
+    assert world.run("SELECT upper, rows, digest FROM frostline.periods WHERE table_id = 1 ORDER BY 1") == digests
+    good(world)
+    assert world.run("SELECT state FROM frostline.operations WHERE kind = 'maintain'") == [("done",)]
+    # Whatever was superseded is gone, but for what is read.
+    unpinned(world)
+    maintained(world)
+    assert snapshots(world) == {old, managed(world).snapshot_id}
+    assert pinned.execute("SELECT r::text FROM public.events r ORDER BY 1").fetchall() == seen
+    pinned.close()
+    unpinned(world)
+    maintained(world)
+    assert snapshots(world) == {managed(world).snapshot_id}
+    assert rows(world) == expected
+    choose(world, "events", backup_window="default")
+
+
+def snapshots(world: World) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in lake.load(world.settings, managed(world)).snapshots()}
+
+
+def unpinned(world: World) -> None:
+    """What nobody reads any more; the gateway keeps it for a minute else."""
+    world.gateway._presence.pins.drop_unused(0)
+
+
+def test_every_type_is_rewritten_exactly(lakes: World) -> None:
+    changed(
+        lakes,
+        "UPDATE public.kinds SET s = s || 'x' WHERE ts = '2020-01-01'",
+        "UPDATE public.kinds SET s = s || 'y', i2 = 5 WHERE ts = '2020-01-01'",
+        "UPDATE public.kinds SET b = NOT b WHERE ts >= '2020-02-01' AND ts < '2020-03-01'",
+        "UPDATE public.kinds SET f4 = '-0', f8 = 'NaN' WHERE ts = '2020-02-11'",
+        table="kinds",
+    )
+    expected = rows(lakes, "kinds")
+    done = maintained(lakes, "kinds")
+    assert done.before.delete_files >= 4
+    assert (done.after.files, done.after.delete_files) == (2, 0)
+    assert rows(lakes, "kinds") == expected
+    good(lakes, "kinds")
+
+
+def test_nothing_to_do_starts_no_spark(lakes: World) -> None:
+    choose(lakes, "kinds", maintenance="none")
+
+    def no_spark() -> Any:
+        raise AssertionError
+
+    with Warm(no_spark) as warm:
+        assert run.maintain(lakes.settings, "public.kinds", Silent(), warm) is not None
+        assert list(cycle.STEPS["maintain"](cycle.Round(lakes.settings, Silent(), warm), "public.kinds")) == []
+
+
+def test_rows_deleted_and_changed_meanwhile_stay_so(lakes: World, tmp_path: Path) -> None:
+    """At every point of it, and by somebody who never pauses."""
+    world = lakes
+    changed(
+        world,
+        "DELETE FROM public.events WHERE id BETWEEN 200 AND 210",
+        "DELETE FROM public.events WHERE id BETWEEN 211 AND 220",
+    )
+    world.run("DROP TABLE IF EXISTS public.mirror; CREATE TABLE public.mirror AS TABLE public.events")
+    ended, ids, lock = threading.Event(), iter(range(300, 1400)), threading.Lock()
+
+    def write() -> None:
+        """The same to both tables; a lost race is tried again, as an application does."""
+        with lock:
+            id_ = next(ids)
+        with psycopg.connect(world.dsn) as client:
+            while True:
+                with suppress(psycopg.errors.SerializationFailure), client.transaction():
+                    for table in ("events", "mirror"):
+                        client.execute(f"DELETE FROM public.{table} WHERE id = {id_}")
+                        client.execute(f"UPDATE public.{table} SET v = v + 1000 WHERE id = {id_ - 290}")
+                    return
+
+    def always() -> None:
+        while not ended.wait(0.05):
+            write()
+
+    def meanwhile(point: str) -> None:
+        if not point.startswith("move."):  # there the fence is up, and the other writer runs into it
+            write()
+
+    thread = threading.Thread(target=always)
+    thread.start()
+    try:
+        with at(tmp_path, meanwhile) as points:
+            done = maintained(world)
+    finally:
+        ended.set()
+        thread.join()
+    assert {"rewrite.deletes", "rewrite.dangling", "rewrite.commit", "compare.end", "move.fenced"} <= set(points)
+    assert done.after.delete_files == 0
+    assert rows(world) == rows(world, "mirror")
+    changed(world, "SELECT 1")  # what was written is folded into the new files
+    assert rows(world) == rows(world, "mirror")
+    good(world)
+
+
+# Where it fails, and how the next run begins: anew, or with what is in the lake.
+_FAILING = (
+    "rewrite.deletes",
+    "rewrite.commit",
+    "rewrite.flushed",
+    "maintain.adopt",
+    "compare.end",
+    "move.fenced",
+    "move.commit",
+    "move.end",
+)
+
+
+def test_wherever_it_dies_no_row_changes_and_the_next_run_finishes_it(lakes: World, tmp_path: Path) -> None:
+    world = lakes
+    changed(
+        world,
+        "DELETE FROM public.events WHERE id IN (20, 800)",
+        "UPDATE public.events SET v = 7 WHERE id IN (21, 801)",
+    )
+    expected = rows(world)
+    for failing in _FAILING:
+        with at(tmp_path, lambda point, failing=failing: point != failing) as seen, pytest.raises(InjectedFault):  # type: ignore[misc]
+            maintained(world)
+        assert seen[-1] == failing
+        assert rows(world) == expected
+    operations = "SELECT count(*) FROM frostline.operations WHERE kind = 'maintain' AND state = 'done'"
+    [(before,)] = world.run(operations)
+    maintained(world)
+    assert world.run(operations) == [(before + 1,)]
+    assert rows(world) == expected
+    good(world)
+
+
+def test_files_that_hold_other_rows_are_never_shown(lakes: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = lakes
+    changed(
+        world,
+        "DELETE FROM public.events WHERE id = 30",
+        "DELETE FROM public.events WHERE id = 31",
+    )
+    expected, snapshot, sums = rows(world), managed(world).snapshot_id, iter([(1, 1), (1, 2)])
+    monkeypatch.setattr(compact, "sums", lambda *_: next(sums))
+    with pytest.raises(OperationError, match="do not hold the rows"):
+        maintained(world)
+    monkeypatch.undo()
+    assert (rows(world), managed(world).snapshot_id) == (expected, snapshot)
+    done = maintained(world)  # anew: what was made is not taken up
+    assert done.after.delete_files == 0
+    assert rows(world) == expected
