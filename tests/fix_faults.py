@@ -20,18 +20,26 @@ def at(directory: Path, act: Callable[[str], bool | None]) -> Iterator[list[str]
         listener.bind(path)
         listener.listen()
 
+        def answer(client: socket.socket) -> None:
+            with client:
+                point = client.recv(200).decode().split()[1]
+                seen.append(point)
+                said = b"fail" if act(point) is False else b"go"
+                with suppress(OSError):  # whoever asked may have been stopped
+                    client.sendall(said)
+
         def serve() -> None:
+            asked = []
             while True:
                 try:
                     client, _ = listener.accept()
                 except OSError:
-                    return
-                with client:
-                    point = client.recv(200).decode().split()[1]
-                    seen.append(point)
-                    answer = b"fail" if act(point) is False else b"go"
-                    with suppress(OSError):  # whoever asked may have been stopped
-                        client.sendall(answer)
+                    break
+                # Each by itself: what is done at one point may come to another.
+                asked.append(threading.Thread(target=answer, args=(client,)))
+                asked[-1].start()
+            for thread in asked:
+                thread.join()
 
         thread = threading.Thread(target=serve)
         thread.start()

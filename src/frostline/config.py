@@ -103,6 +103,12 @@ class MaintenanceSettings(Section):
     files: int = Field(
         8, ge=2, description="files too many in a partition of the lake, or files with deletes, that get it rewritten"
     )
+    deleted_rows: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="share of a partition's rows that files of deletes take away before it is rewritten",
+    )
     manifests: int = Field(32, ge=2, description="manifests that make them be joined")
     backup_window: float = Field(
         604_800, ge=0, description="seconds back to which a Postgres may be restored: until then its snapshots stay"

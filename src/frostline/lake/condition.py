@@ -24,6 +24,7 @@ class Limits:
     """From where on something is done."""
 
     files: int  # small files in a partition, or files of deletes
+    deleted: float  # rows of a partition that files of deletes take away, as a share of all
     manifests: int
     file_bytes: int  # what a data file is to have
 
@@ -61,7 +62,7 @@ class Condition:
     manifests: int
     snapshots: int
     small: tuple[Crowded, ...]  # partitions of many small files
-    deleted: tuple[Crowded, ...]  # partitions with many files of deletes
+    deleted: tuple[Crowded, ...]  # partitions with many deletes
 
 
 def condition(settings: Settings, managed: Managed, limits: Limits) -> Condition:
@@ -110,8 +111,11 @@ def _crowded(files: Iterable[DataFile], key: int, limits: Limits) -> tuple[list[
             continue  # what another engine wrote without bounds is left as it is
         deletes = len(part) - len(data)
         found = Crowded(min(known), max(known), len(data), deletes)
-        if deletes >= limits.files:
+        crowded = sum(file.file_size_in_bytes < SMALL * limits.file_bytes for file in data) >= limits.files
+        taken = sum(file.record_count for file in part) - (rows := sum(file.record_count for file in data))
+        # Where small files are joined no delete stays behind: it would be in every reader's way for nothing.
+        if deletes and (crowded or deletes >= limits.files or taken >= limits.deleted * rows):
             deleted.append(found)
-        elif sum(file.file_size_in_bytes < SMALL * limits.file_bytes for file in data) >= limits.files:
+        elif crowded:
             small.append(found)
     return small, deleted

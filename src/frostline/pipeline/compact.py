@@ -6,7 +6,8 @@ size, the row groups, the bounds and the bloom filters that readers rely on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from frostline.catalog.registry import Managed
@@ -36,7 +37,7 @@ def rewrite(
     context, group = spark.sparkContext, f"frostline operation {operation}"
     context.setJobGroup(group, group, interruptOnCancel=True)
     try:
-        with quiet():
+        with quiet(), _active(spark):
             if work.deleted:
                 _files(spark, settings, managed, operation, work.deleted, {"rewrite-all": "true"})
                 reached("rewrite.deletes")
@@ -77,6 +78,21 @@ def sums(
             f" FROM {table_name(settings, managed)} VERSION AS OF {int(snapshot)} WHERE {within or 'true'}"
         ).collect()
     return int(rows[0][0]), int(rows[0][1])
+
+
+@contextmanager
+def _active(spark: SparkSession) -> Iterator[None]:
+    """Iceberg's actions look for the catalog in whichever session is active, not in the one they were given."""
+    sessions: Any = spark._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _files(

@@ -27,6 +27,10 @@ class Found:
     bytes: int | None = None
     kept: bool = False
 
+    @property
+    def in_lake(self) -> bool:
+        return self.what in ("snapshot", "file")
+
 
 def look(connection: Connection, settings: Settings, managed: Managed, older_than: float) -> list[Found]:
     """All that is left, without touching it."""
@@ -52,7 +56,7 @@ def clean(
     connection: Connection, settings: Settings, managed: Managed, older_than: float, report: Report
 ) -> list[Found]:
     """Remove it. The caller holds the table's lock, so nobody is at work on it."""
-    found = [one for one in look(connection, settings, managed, older_than) if one.what not in _IN_LAKE]
+    found = [one for one in look(connection, settings, managed, older_than) if not one.in_lake]
     locks = from_settings(settings)
     for left in returning.settle(connection, managed, locks, report):
         returning.abandon(connection, managed, left.id, locks, "given up by frostline clean")
@@ -101,9 +105,6 @@ def after_failures(connection: Connection, settings: Settings, managed: Managed,
     if found:
         size = sum(one.bytes or 0 for one in found)
         report.line(f"removed {len(found)} leftovers of failed runs from the lake ({size / 1e6:.1f} MB)")
-
-
-_IN_LAKE = ("snapshot", "file")
 
 
 def _operations(connection: Connection, managed: Managed) -> tuple[Operation | None, list[Found]]:

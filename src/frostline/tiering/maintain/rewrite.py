@@ -41,11 +41,10 @@ class Operation:
 
 
 def begin(connection: Connection, settings: Settings, managed: Managed) -> Operation:
-    assert managed.seam is not None
     reached("maintain.begin")
     row = connection.execute(
         "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'maintain', %s, %s) RETURNING id",
-        (managed.id, str(managed.table), managed.seam.text),
+        (managed.id, str(managed.table), managed.seam.text if managed.seam is not None else "MINVALUE"),
     ).fetchone()
     assert row is not None
     reached("maintain.begun")

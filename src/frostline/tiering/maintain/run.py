@@ -66,7 +66,7 @@ def look(settings: Settings, text: str) -> Maintained | None:
         if gone := ids - pins.live_snapshots(connection, managed.id):
             notes.append(f"{len(gone)} snapshots would be expired")
         age = settings.archive.orphan_age
-        left = [one for one in clean.look(connection, settings, managed, age) if one.what == "file" and not one.kept]
+        left = [one for one in clean.look(connection, settings, managed, age) if one.in_lake and not one.kept]
         if left:
             notes.append(f"{len(left)} leftovers would be removed")
         return Maintained(str(managed.table), now, now, tuple(notes))
@@ -75,7 +75,7 @@ def look(settings: Settings, text: str) -> Maintained | None:
 def limits(settings: Settings, managed: Managed) -> Limits:
     own, general = managed.options, settings.maintenance
     size = (own.file_size or settings.lake.file_size) // 4  # as folds write them, see layout.merge_properties
-    return Limits(own.compact_files or general.files, general.manifests, max(size, 1))
+    return Limits(own.compact_files or general.files, general.deleted_rows, general.manifests, max(size, 1))
 
 
 def _settled(connection: Connection, settings: Settings, managed: Managed, warm: Warm) -> list[str]:
