@@ -115,7 +115,7 @@ def test_what_fails_waits_longer_each_time_and_keeps_nobody_waiting(busy: World)
     for failures in (2, 3, 4):
         busy.run("UPDATE frostline.upkeep SET retry_at = now()")
         assert once(busy) == 1
-        [(pause, error)] = busy.run("SELECT extract(epoch FROM retry_at - now()), error FROM frostline.upkeep")
+        [(pause, error)] = busy.run("SELECT extract(epoch FROM retry_at - now()), error FROM frostline.failing")
         assert 0.7 * 60 * 2 ** (failures - 1) < pause < 1.3 * 60 * 2 ** (failures - 1)
         assert "Iceberg has no form for" in error
     assert busy.run(shown) == [("bad", "archive", 4)]

@@ -20,6 +20,7 @@ from frostline.errors import OperationError, UnknownOutcome
 from frostline.faults import reached
 from frostline.lake import durable, inspect, layout, merging, storage
 from frostline.lake import files as lake
+from frostline.lake.catalog import load as lake_table
 from frostline.lake.condition import Crowded, Work
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range, parse_bound
@@ -53,16 +54,18 @@ def begin(connection: Connection, settings: Settings, managed: Managed) -> Opera
 
 def rewrite(
     connection: Connection, settings: Settings, operation: Operation, work: Work, spark: SparkSession
-) -> Merged | None:
-    """Step 1: commits on top of the registry's snapshot; None when another program's stand there, for the next fold."""
+) -> Merged | str:
+    """Step 1: commits on top of the registry's snapshot, or why there are none."""
     managed = operation.managed
     ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     if merging.ready(settings, managed, ours, properties).snapshots:
-        return None
+        return "another program's commits to the Iceberg table wait for the next fold"
     compact.rewrite(spark, settings, managed, operation.id, work)
     reached("rewrite.commit")
     made = committed(connection, settings, operation)
+    if made is None and lake_table(settings, managed).metadata.current_snapshot_id == managed.snapshot_id:
+        return "Iceberg found nothing that would be better for it"
     if made is None:
         raise UnknownOutcome(
             f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as before",

@@ -118,9 +118,9 @@ def _rewritten(
         with steps.step(connection, operation, 1, "rewrite"):
             made = rewrite.rewrite(connection, settings, operation, work, warm.session())
         progress.advance()
-        if made is None:
+        if isinstance(made, str):
             steps.finish(connection, operation)
-            return ["nothing was rewritten: another program's commits to the Iceberg table wait for the next fold"]
+            return [f"nothing was rewritten: {made}"]
         _shown(connection, settings, operation, made, warm)
         progress.advance(2)
         steps.finish(connection, operation)
