@@ -77,7 +77,7 @@ def condition(settings: Settings, managed: Managed, limits: Limits) -> Condition
         manifests = snapshot.manifests(table.io)
         files = list(_files(table, snapshot))
     data = [file for file in files if file.content == DataFileContent.DATA]
-    small, deleted = _crowded(files, managed.table.key_column.number, limits)
+    small, deleted = _crowded(files, managed.field_ids[managed.table.key], limits)
     size = sum(file.file_size_in_bytes for file in files)
     return Condition(len(data), size, len(files) - len(data), len(manifests), kept, tuple(small), tuple(deleted))
 

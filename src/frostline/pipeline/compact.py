@@ -20,6 +20,7 @@ from frostline.pipeline.export import cause
 from frostline.pipeline.merge import literal, quiet, quoted, table_name
 
 if TYPE_CHECKING:
+    from pyiceberg.types import NestedField
     from pyspark.sql import SparkSession
 
 # New sequence numbers: every delete that was there is older than the files that have it in them, and can go.
@@ -61,23 +62,36 @@ def rewrite(
 
 
 def sums(
-    spark: SparkSession, settings: Settings, managed: Managed, snapshot: int, parts: Sequence[Crowded]
+    spark: SparkSession,
+    settings: Settings,
+    managed: Managed,
+    snapshot: int,
+    fields: Sequence[tuple[NestedField, NestedField]],
+    parts: Sequence[Crowded],
 ) -> tuple[int, int]:
-    """How many rows a snapshot holds of these partitions (none named: of all), and the sum of their hashes."""
-    names = [quoted(managed.lake_names[column.name]) for column in managed.table.stored]
-    key = managed.table.key_column
+    """How many rows a snapshot holds of these partitions (none named: of all), and the sum of their hashes.
+
+    `fields`: the snapshot's own columns, each with what its values are compared as.
+    """
+    key, key_id = managed.table.key_column, managed.field_ids[managed.table.key]
+    name = next(quoted(own.name) for own, _ in fields if own.field_id == key_id)
     within = " OR ".join(
-        f"{quoted(managed.lake_names[key.name])} BETWEEN {literal(key, part.least)} AND {literal(key, part.greatest)}"
-        for part in parts
+        f"{name} BETWEEN {literal(key, part.least)} AND {literal(key, part.greatest)}" for part in parts
     )
+    values = [_value(own, wanted) for own, wanted in fields]
     # A NULL leaves a hash as it is, so where they are is hashed too.
-    hashed = f"xxhash64({', '.join(f'{name}, isnull({name})' for name in names)})"
+    hashed = f"xxhash64({', '.join(f'{value}, isnull({value})' for value in values)})"
     with quiet():
         rows = spark.sql(
             f"SELECT count(*), coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0)"
             f" FROM {table_name(settings, managed)} VERSION AS OF {int(snapshot)} WHERE {within or 'true'}"
         ).collect()
     return int(rows[0][0]), int(rows[0][1])
+
+
+def _value(own: NestedField, wanted: NestedField) -> str:
+    name = quoted(own.name)
+    return name if own.field_type == wanted.field_type else f"CAST({name} AS {wanted.field_type})"
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from fix_faults import at
 from fix_tiering import World, new_world
 from frostline.catalog.database import connect
 from frostline.cli.main import app
-from frostline.errors import OperationError
+from frostline.errors import OperationError, RefusedError
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
 from frostline.pipeline import compact, session
@@ -156,6 +156,27 @@ def test_every_type_is_rewritten_exactly(lakes: World) -> None:
     assert (done.after.files, done.after.delete_files) == (2, 0)
     assert rows(lakes, "kinds") == expected
     good(lakes, "kinds")
+
+
+def test_columns_that_were_altered_since_keep_their_values(lakes: World) -> None:
+    changed(lakes, "DELETE FROM public.events WHERE id = 40", "DELETE FROM public.events WHERE id = 41")
+    lakes.run(
+        "ALTER TABLE public.events RENAME COLUMN v TO w; ALTER TABLE public.events ADD COLUMN more int DEFAULT 42;"
+        "ALTER TABLE public.events ADD COLUMN gone text"
+    )
+    with pytest.raises(RefusedError, match="was altered"):
+        maintained(lakes)
+    expected = rows(lakes)
+    assert list(cycle.STEPS["columns"](cycle.Round(lakes.settings, Silent(), Warm(lakes.spark_here)), "public.events"))
+    done = maintained(lakes)
+    assert done.before.delete_files > done.after.delete_files == 0
+    assert rows(lakes) == expected
+    assert lakes.run("SELECT DISTINCT more FROM public.events WHERE id < 700") == [(42,)]
+    lakes.run(
+        "ALTER TABLE public.events RENAME COLUMN w TO v; ALTER TABLE public.events DROP COLUMN more;"
+        "ALTER TABLE public.events DROP COLUMN gone"
+    )
+    assert list(cycle.STEPS["columns"](cycle.Round(lakes.settings, Silent(), Warm(lakes.spark_here)), "public.events"))
 
 
 def test_nothing_to_do_starts_no_spark(lakes: World) -> None:

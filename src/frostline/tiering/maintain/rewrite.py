@@ -109,10 +109,14 @@ def compare(connection: Connection, settings: Settings, operation: Operation, ma
     ]
     if not changed:
         return 0
-    ends = [inspect.ends(file, managed.table.key_column.number) for file in changed]
+    ends = [inspect.ends(file, managed.field_ids[managed.table.key]) for file in changed]
     known = [Crowded(*found, 0, 0) for found in ends if found is not None]
     parts = _joined(known) if len(known) == len(ends) else []
-    then, now = (compact.sums(spark, settings, managed, id_, parts) for id_ in (managed.snapshot_id, made.id))
+    # A column that was added since the old snapshot has no values in either; one may have got a wider type.
+    old, new = ({field.field_id: field for field in one.fields.values()} for one in (before, after))
+    common = [(old[id_], new[id_]) for id_ in sorted(old.keys() & new.keys())]
+    then = compact.sums(spark, settings, managed, managed.snapshot_id, common, parts)
+    now = compact.sums(spark, settings, managed, made.id, [(field, field) for _, field in common], parts)
     if then != now:
         forget(connection, operation)
         raise OperationError(
@@ -167,7 +171,7 @@ def _periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]
 
 
 def _size(managed: Managed, snapshot: lake.Snapshot, range_: Range) -> tuple[int, int]:
-    found = inspect.files_of(snapshot, managed.table.key_column.number, managed.table.key_type, range_)
+    found = inspect.files_of(snapshot, managed.field_ids[managed.table.key], managed.table.key_type, range_)
     return len(found), sum(file.size for file in found)
 
 

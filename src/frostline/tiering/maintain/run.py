@@ -8,14 +8,15 @@ from frostline.catalog import pins, queries, registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
+from frostline.errors import RefusedError
 from frostline.faults import reached
 from frostline.lake import condition as lake
 from frostline.lake import leftovers
 from frostline.lake.condition import Condition, Limits, Work
 from frostline.lake.merging import Merged
 from frostline.report import Report
-from frostline.tiering import clean
-from frostline.tiering.archive import plan, steps
+from frostline.tiering import clean, shape
+from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.maintain import rewrite
@@ -43,7 +44,11 @@ def maintain(settings: Settings, text: str, report: Report, warm: Warm) -> Maint
         with only_writer(connection, managed) as locked:
             if locked.snapshot_id is None:
                 return None
-            plan.check_columns(connection, locked)
+            if shape.pending(connection, locked):
+                raise RefusedError(
+                    f"{locked.table} was altered, and the lake has not followed yet; nothing was changed",
+                    hint="`frostline sync` lets it follow, and so does the worker's next round",
+                )
             notes = _settled(connection, settings, locked, warm)
             managed = registry.get(connection, text)  # its snapshot may have moved
             before = lake.condition(settings, managed, limits(settings, managed))
