@@ -181,6 +181,7 @@ def test_columns_that_were_altered_since_keep_their_values(lakes: World) -> None
 
 def test_nothing_to_do_starts_no_spark(lakes: World) -> None:
     choose(lakes, "kinds", maintenance="none")
+    maintained(lakes, "kinds")
 
     def no_spark() -> Any:
         raise AssertionError
