@@ -1,4 +1,4 @@
-"""The way back: untier, unregister, uninstall."""
+"""The way back, and after a restore: untier, unregister, uninstall, adopt."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.cli.common import load_settings, output, report, require_dsn
 from frostline.cli.tables import PANEL, DryRun, Name
+from frostline.errors import ConfigError
 from frostline.local import artifacts
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("untier", rich_help_panel=PANEL)(untier)
     app.command("unregister", rich_help_panel=PANEL)(unregister)
     app.command("uninstall", rich_help_panel=PANEL)(uninstall)
+    app.command("adopt", rich_help_panel=PANEL)(adopt)
 
 
 def untier(
@@ -103,6 +105,36 @@ def uninstall(context: typer.Context, dry_run: DryRun = False) -> None:
     done = install.uninstall(require_dsn(load_settings(context)), dry_run=dry_run)
     for line in done:
         report().line(f"{'would remove' if dry_run else 'removed'} {line}")
+
+
+def adopt(
+    context: typer.Context,
+    successor: Annotated[
+        bool, typer.Option("--successor", help="It takes the place of the original, which is gone.")
+    ] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="It is a copy, and the original lives on.")] = False,
+) -> None:
+    """After a restore, a failover, a clone or a dump: say what this database is. Until then the lake is not changed.
+
+    frostline --dsn postgresql://restored/db adopt --successor
+
+    frostline --dsn postgresql://staging/db adopt --copy
+    """
+    from frostline.tiering import adopt as adopting
+
+    settings = load_settings(context)
+    require_dsn(settings)
+    if successor == copy:
+        raise ConfigError("say either --successor or --copy; nothing was changed")
+    if copy:
+        adopting.copy(settings)
+        report().line(
+            "This database is a copy with a name of its own. Start a gateway for it; it will not change the lake."
+        )
+        return
+    for found in adopting.successor(settings, report()):
+        report().line(f"{found.table}: {found.snapshots} commits of a lost future were set aside")
+    report().line("The lake belongs to this database.")
 
 
 def print_returned(found: list[Returned]) -> None:

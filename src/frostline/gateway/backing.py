@@ -44,6 +44,7 @@ class Backing:
         self._later: list[str] = []  # goes along with what is asked next
         self.open = False
         self.snapshot: str | None = None
+        self.server = ""  # since when the server runs that we are connected to
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -195,6 +196,8 @@ class Backing:
                     prepare_threshold=None,
                 )
                 self._connection.execute(session_sql(local=False))
+                started = self._connection.execute("SELECT pg_catalog.pg_postmaster_start_time()::text").fetchone()
+                self.server = started[0] if started is not None else ""
                 self._connection.execute(_SETTINGS)
                 self._connection.execute(cold.PREPARE)
                 self._prepare_again(self._connection)

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
 from frostline.errors import DatabaseError
 from frostline.gateway.link import Link
+from frostline.gateway.origin import NOBODY, Origin
 from frostline.gateway.wire.scram import Verifier
 
 _INSTALLED = """
 SELECT i.id::text, s.srvoptions, m.umoptions, pg_catalog.current_setting('server_version'),
-       pg_catalog.current_setting('server_encoding')
+       pg_catalog.current_setting('server_encoding'),
+       %(pid)s::int IS NULL OR EXISTS (
+           SELECT FROM pg_catalog.pg_stat_get_activity(%(pid)s) a
+           JOIN pg_catalog.pg_database d ON d.oid = a.datid AND d.datname = pg_catalog.current_database()
+           -- Who may not read all statistics is not told since when others are there.
+           WHERE coalesce(pg_catalog.floor(pg_catalog.date_part('epoch', a.backend_start)) = %(started)s, true))
 FROM frostline.installation i
 LEFT JOIN pg_catalog.pg_foreign_server s ON s.srvname = %(server)s
 LEFT JOIN pg_catalog.pg_user_mappings m ON m.srvid = s.oid AND m.umuser = 0
@@ -28,6 +34,7 @@ class Installed:
     user: str
     password: str
     version: str
+    theirs: bool = True  # whether the session that asks is one of this database
 
 
 class Control:
@@ -38,8 +45,9 @@ class Control:
         self._lock = threading.Lock()
         self._verifier: tuple[str, Verifier] | None = None
 
-    def installed(self) -> Installed:
-        row = self._link.run(lambda c: c.execute(_INSTALLED, {"server": SERVER_NAME}).fetchone())
+    def installed(self, origin: Origin = NOBODY) -> Installed:
+        asked = {"server": SERVER_NAME, "pid": origin.pid, "started": origin.started}
+        row = self._link.run(lambda c: c.execute(_INSTALLED, asked).fetchone())
         if row is None or row[1] is None:
             raise DatabaseError("this database has no Frostline registry", hint="run frostline init")
         if row[4] != "UTF8":
@@ -50,7 +58,8 @@ class Control:
                 "the gateway's secret cannot be read",
                 hint="the role of the DSN must own the foreign server; run frostline init as that role",
             )
-        return Installed(row[0], _options(row[1]), mapping.get("user", GATEWAY_USER), mapping["password"], row[3])
+        user = mapping.get("user", GATEWAY_USER)
+        return Installed(row[0], _options(row[1]), user, mapping["password"], row[3], row[5])
 
     def verifier(self, password: str) -> Verifier:
         """Deriving keys is slow on purpose, so it is done once per secret."""

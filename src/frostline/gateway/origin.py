@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-_SESSION = re.compile(r"frostline [0-9a-f]+\.([0-9a-f]+)")  # 'frostline %c': start time and pid, in hex
+_SESSION = re.compile(r"frostline ([0-9a-f]+)\.([0-9a-f]+)")  # 'frostline %c': start time and pid, in hex
 # In one round trip; without the first a transaction sees the activity of its first look for ever.
 _XMINS = """
 SELECT pg_catalog.pg_stat_clear_snapshot();
@@ -22,11 +22,12 @@ class Origin:
     """A backend, or nobody when the client is not our foreign server."""
 
     pid: int | None
+    started: int | None = None  # Unix time
 
     @classmethod
     def of(cls, application_name: str) -> Origin:
         match = _SESSION.fullmatch(application_name)
-        return cls(int(match[1], 16) if match else None)
+        return cls(int(match[2], 16), int(match[1], 16)) if match else cls(None)
 
     def leader(self, backing: psycopg.Connection[Any]) -> int | None:
         """Whom it works for, when it is a parallel worker."""
@@ -51,3 +52,6 @@ class Origin:
         row = cursor.fetchone()
         # xids are compared in a circle: the client's has no epoch.
         return row is not None and row[0] is not None and 0 < (row[0] - row[1]) % 2**32 < 2**31
+
+
+NOBODY = Origin(None)

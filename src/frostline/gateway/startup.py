@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from frostline.errors import QueryError
 from frostline.gateway.control import Control
+from frostline.gateway.origin import Origin
 from frostline.gateway.wire import messages, scram
 from frostline.gateway.wire.messages import CANCEL_REQUEST, GSS_REQUEST, PROTOCOL_3, SSL_REQUEST
 from frostline.gateway.wire.stream import ProtocolError, Stream
@@ -45,7 +46,7 @@ def read_request(stream: Stream, tls: ssl.SSLContext | None) -> CancelRequest | 
 
 def admit(stream: Stream, parameters: dict[str, str], control: Control) -> str:
     """Authenticate and check that this is our database; returns Postgres's version."""
-    installed = control.installed()
+    installed = control.installed(Origin.of(parameters.get("application_name", "")))
     user, database = parameters.get("user", ""), parameters.get("database", "")
     try:
         scram.authenticate(stream, control.verifier(installed.password))
@@ -57,6 +58,12 @@ def admit(stream: Stream, parameters: dict[str, str], control: Control) -> str:
         raise QueryError(
             f'this gateway serves installation {installed.id}, not "{database}"',
             hint="the foreign server was copied from another database; run frostline init in this one",
+            sqlstate="3D000",
+        )
+    if not installed.theirs:
+        raise QueryError(
+            "this gateway serves another database than the one that asks, which is a copy of it",
+            hint="in the copy, run frostline adopt --copy and start a gateway of its own",
             sqlstate="3D000",
         )
     encoding = parameters.get("client_encoding", "").strip("'\"").upper()

@@ -379,7 +379,8 @@ class View:
         if not rows:
             return None
         shape = tuple((c.number, c.type, c.delta_name, c.missing) for c in table.columns.values())
-        key = (table.id, table.snapshot_id, source.range, shape)
+        # A server that was restored counts versions from where it stood then: the same numbers, other rows.
+        key = (self.backing.server, table.id, table.snapshot_id, source.range, shape)
         found = self.deltas.take(key, rows, newest)
         if found is None:
             found = self._load_delta(table, within)

@@ -271,6 +271,12 @@ def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> N
 
 
 def _not_ours(managed: Managed) -> LakeError:
+    if managed.snapshot_id is not None:
+        return LakeError(
+            f"the Iceberg table of {managed.table} belongs to the database that this is a copy of; nothing was touched",
+            hint="its rows can be read and changed here, and come back by `frostline unregister --keep-lake`; register"
+            " the table again then, and it gets an Iceberg table of its own",
+        )
     return LakeError(
         f"the lake has a table {'.'.join(identifier(managed))} already that {managed.table} did not write",
         hint="rename or remove that Iceberg table, then run the same command again; nothing was touched",

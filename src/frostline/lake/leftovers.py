@@ -108,6 +108,16 @@ def _reached(table: IcebergTable, snapshot: IcebergSnapshot, manifests: dict[str
         yield from manifests[path]
 
 
+def stamps(settings: Settings, managed: Managed) -> set[str]:
+    """Operations of this installation that have committed, those of a lost future included."""
+    with opened(settings) as catalog:
+        try:
+            table = table_of(catalog, managed)
+        except NoSuchTableError:
+            return set()
+        return {made_by for snapshot in table.snapshots() if (made_by := _operation(snapshot))}
+
+
 def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned]) -> list[Abandoned]:
     """Forget snapshots and remove what they alone brought; the head goes back to the registry's snapshot first.
 

@@ -71,7 +71,8 @@ def set_back(table: IcebergTable, managed: Managed, operations: set[str], files:
 
 
 def _undo(table: IcebergTable, managed: Managed, operations: set[str], files: Mapping[str, str]) -> None:
-    """Remove what a run that died has added to the registry's snapshot, which the catalog no longer knows."""
+    """Undo what was done to the registry's snapshot, which the catalog no longer knows: by a run that died, or in a
+    future that a restore has taken back."""
     head = table.current_snapshot()
     assert head is not None
     base = _registered(managed, files)
@@ -79,8 +80,9 @@ def _undo(table: IcebergTable, managed: Managed, operations: set[str], files: Ma
     if base.keys() == now.keys():
         return
     extra = [now[file] for file in now.keys() - base.keys()]
+    missing = [base[file] for file in base.keys() - now.keys()]
     ours = made_by(head) in operations
-    if not ours or base.keys() - now.keys() or any(file.content != DataFileContent.DATA for file in extra):
+    if not ours or any(file.content != DataFileContent.DATA for file in (*extra, *missing)):
         raise LakeError(
             f"the Iceberg table of {managed.table} was changed by somebody else, and its catalog does not know the "
             f"snapshot {managed.snapshot_id} that Postgres reads any more; nothing was changed",
@@ -92,6 +94,8 @@ def _undo(table: IcebergTable, managed: Managed, operations: set[str], files: Ma
     ):
         for file in extra:
             update.delete_data_file(file)
+        for file in missing:
+            update.append_data_file(file)
 
 
 def entries(table: IcebergTable) -> list[ManifestEntry]:

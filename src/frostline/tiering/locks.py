@@ -18,7 +18,7 @@ from typing import TypeVar
 import psycopg
 from psycopg.sql import SQL, Composable
 
-from frostline.catalog import queries, registry
+from frostline.catalog import identity, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import FENCE, LAKE_WRITER
 from frostline.catalog.registry import Managed
@@ -115,6 +115,14 @@ def only_writer(connection: Connection, managed: Managed) -> Iterator[Managed]:
 
     Gives the table as it is once the lock is held: whoever held it before may have moved the seam.
     """
+    with lake_writer(connection, managed):
+        identity.check(connection)
+        yield registry.get_by_id(connection, managed.id)
+
+
+@contextmanager
+def lake_writer(connection: Connection, managed: Managed) -> Iterator[None]:
+    """The lock alone."""
     key = (LAKE_WRITER, managed.id)
     deadline = time.monotonic() + _DYING_SECONDS
     while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
@@ -126,7 +134,7 @@ def only_writer(connection: Connection, managed: Managed) -> Iterator[Managed]:
             )
         time.sleep(0.05)
     try:
-        yield registry.get_by_id(connection, managed.id)
+        yield
     finally:
         if not connection.broken:
             connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
-from frostline.catalog import describe, queries, registry
+from frostline.catalog import describe, identity, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import UPPER_CHECK
 from frostline.delta import tables as delta
@@ -77,6 +77,7 @@ def register(connection: Connection, text: str, hot_for: str, choice: Choice | N
     found = plan(connection, text, hot_for, choice)
     if isinstance(found, registry.Managed):
         return found
+    identity.check(connection)
     for leaf in found.table.leaves:
         ensure_bound_checks(connection, found.table, leaf, upper=True)
     with_short_locks(connection, lambda: _swap(connection, found), f"registering {found.table}")

@@ -57,7 +57,7 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
                 period for period in periods(connection, managed) if not _nothing(connection, settings, managed, period)
             ]
             returned = list(bring_back(connection, settings, managed, wanted, report))
-            kept = _kept(settings, managed) if keep_lake else None
+            kept = _kept(managed) if keep_lake else None
             if not keep_lake:
                 _drop_lake(connection, settings, managed, report)
             with report.step(f"restore {managed.table}"):
@@ -84,10 +84,10 @@ def _nothing(connection: Connection, settings: Settings, managed: Managed, perio
     return not inspect.files_of(snapshot, key, managed.table.key_type, period.range)
 
 
-def _kept(settings: Settings, managed: Managed) -> str | None:
-    if managed.snapshot_id is None:
+def _kept(managed: Managed) -> str | None:
+    if managed.metadata_location is None:
         return None
-    return f"{'.'.join(lake.identifier(managed))} in {lake.load(settings, managed).location()}"
+    return f"{'.'.join(lake.identifier(managed))} in {managed.metadata_location.rpartition('/metadata/')[0]}"
 
 
 def _drop_lake(connection: Connection, settings: Settings, managed: Managed, report: Report) -> None:
@@ -100,6 +100,8 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
             (managed.id,),
         )
 
+    if managed.snapshot_id is not None:
+        lake.load(settings, managed)  # refused where it is somebody else's
     with report.step(f"drop the Iceberg table of {managed.table}"):
         locks = replace(from_settings(settings), fence=managed.id)
         with_short_locks(connection, work, f"forgetting the lake of {managed.table}", locks)

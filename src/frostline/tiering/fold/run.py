@@ -16,6 +16,7 @@ from frostline.config import Settings
 from frostline.delta import fold as delta
 from frostline.errors import RefusedError
 from frostline.faults import reached
+from frostline.lake import catalog as lake
 from frostline.lake.merging import Merged
 from frostline.report import Report
 from frostline.tiering import shape
@@ -82,6 +83,7 @@ def due(connection: Connection, settings: Settings, managed: Managed, waiting: d
 
 def _one(connection: Connection, settings: Settings, managed: Managed, report: Report, warm: Warm) -> Folded:
     started = time.monotonic()
+    lake.load(settings, managed)  # refused where it is somebody else's, before versions are noted
     managed = shape.followed(connection, settings, managed)
     _check(managed)
     with report.step(f"fold {managed.table}", total=3) as progress:

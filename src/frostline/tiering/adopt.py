@@ -1,0 +1,90 @@
+"""After a restore, a failover or a copy: what this database is, and what that means for the lake.
+
+A successor goes on where it stands: the lake is put back to the snapshots it knows, and what its predecessor committed
+later is set aside. A copy gets a name of its own and leaves the lake's tables to the original: it reads them, and
+changes of its cold rows stay in its delta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frostline.catalog import identity, pins, queries, registry
+from frostline.catalog.database import Connection, connect
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import RefusedError
+from frostline.lake import leftovers
+from frostline.report import Report
+from frostline.tiering.locks import lake_writer
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Commits of a future that never was, in the Iceberg table of one table."""
+
+    table: str
+    snapshots: int
+
+
+def successor(settings: Settings, report: Report) -> list[SetAside]:
+    """The other one is gone; repeating it changes nothing."""
+    with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
+        registry.require(connection)
+        found = []
+        for managed in registry.every(connection):
+            _check_columns(connection, managed)
+            with lake_writer(connection, managed), report.step(f"look at the lake of {managed.table}") as progress:
+                aside = _set_aside(connection, settings, managed)
+                progress.note = f"{aside} commits set aside"
+            found.append(SetAside(str(managed.table), aside))
+        identity.become(connection)
+        return found
+
+
+def copy(settings: Settings) -> None:
+    """The other one lives on."""
+    with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
+        registry.require(connection)
+        for managed in registry.every(connection):
+            _check_columns(connection, managed)
+        if identity.known(connection) == identity.here(connection):
+            raise RefusedError(
+                "this database is the one its lake belongs to, not a copy of it; nothing was changed",
+                hint="run it in the copy; a database made by CREATE DATABASE ... TEMPLATE, a restore or a dump is one",
+            )
+        with connection.transaction():
+            identity.rename(connection)
+            identity.become(connection)
+            # What the original had begun it goes on with itself.
+            connection.execute(
+                "UPDATE frostline.operations SET state = 'failed', captured = NULL, folded = NULL,"
+                " error = 'begun by the database that this is a copy of', finished_at = clock_timestamp()"
+                " WHERE state = 'running' OR state = 'failed' AND (captured IS NOT NULL OR folded IS NOT NULL)"
+            )
+
+
+def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> int:
+    """The head goes back to the registry's snapshot; commits with numbers of operations that may come again go."""
+    stamps = leftovers.stamps(settings, managed)
+    connection.execute(
+        "SELECT setval(pg_get_serial_sequence('frostline.operations', 'id'),"
+        " greatest(%s, (SELECT last_value FROM frostline.operations_id_seq)))",
+        (max(map(int, stamps), default=1),),
+    )
+    lost = leftovers.abandoned(settings, managed, stamps)
+    claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in lost])
+    gone = [snapshot for snapshot in lost if snapshot.id in claimed]
+    return len(leftovers.expire(settings, managed, gone)) if gone else 0
+
+
+def _check_columns(connection: Connection, managed: Managed) -> None:
+    """The lake knows columns by their numbers, which a dump does not keep where columns had been dropped."""
+    live = {column.number for column in managed.table.columns}
+    lost = [name for number, name in queries.rows(connection, "lake_columns", table=managed.id) if number not in live]
+    if lost:
+        raise RefusedError(
+            f"the columns of {managed.table} have other numbers than in the lake; nothing was changed",
+            detail=f"in the lake and not here: {', '.join(lost)}",
+            hint="a dump gives columns new numbers where some had been dropped before: use a physical copy instead",
+        )

@@ -1,0 +1,293 @@
+"""After a restore, and in a clone: Postgres finds its rows, and the lake belongs to one database only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+
+from fix_lake import Lake
+from fix_tiering import World, new_world
+from frostline.catalog import registry
+from frostline.catalog.database import connect
+from frostline.config import Settings
+from frostline.errors import LakeError, RefusedError
+from frostline.gateway.server import Gateway
+from frostline.local import artifacts, user
+from frostline.local.ports import free_port
+from frostline.local.postgres import Server
+from frostline.report import Report, Silent
+from frostline.tiering import adopt, clean, verify
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
+from frostline.tiering.locks import only_writer
+from frostline.tiering.unregister import unregister
+from integration.tiering.test_archive import SIMPLE
+
+PLAIN = SIMPLE + "CREATE TABLE public.plain AS TABLE public.events;"
+PASSWORD = "restore"
+
+
+class Cluster:
+    """A server of its own that archives its log, and can be copied while it runs."""
+
+    def __init__(self, home: Path, directory: Path) -> None:
+        self.server, self.port = Server(home, directory / "original"), free_port()
+        self.log, self.directory = directory / "wal", directory
+        self.log.mkdir()
+        _own(directory)
+        self.server.base.mkdir(exist_ok=True)
+        self.server.initialise(PASSWORD)
+        with (self.server.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"archive_mode = on\narchive_command = 'cp %p {self.log}/%f'\nfsync = off\n")
+        self.server.start(self.port)
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+
+    def copy(self, name: str) -> Server:
+        """A base backup, as any tool takes one."""
+        made = Server(self.server.home, self.directory / name)
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('test', fast => true)")
+            made.data.parent.mkdir(parents=True)
+            shutil.copytree(self.server.data, made.data, ignore=_not_in_backups)
+            row = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => true)").fetchone()
+        assert row is not None
+        (made.data / "backup_label").write_text(row[0])
+        (made.data / "recovery.signal").touch()
+        return made
+
+    def start(self, copy: Server, port: int, target: str) -> None:
+        """Recover it up to a target, and let it be written."""
+        with (copy.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(
+                f"archive_mode = off\nrestore_command = 'cp {self.log}/%f %p'\n{target}\n"
+                "recovery_target_action = 'promote'\n"
+            )
+        _own(self.directory)
+        copy.data.chmod(0o700)
+        copy.start(port)
+        dsn = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            while connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                pass
+
+
+def _not_in_backups(directory: str, names: list[str]) -> list[str]:
+    """The log comes from its archive."""
+    in_log = Path(directory).name == "pg_wal"
+    return [name for name in names if name.startswith("postmaster.") or (in_log and name.startswith("0000"))]
+
+
+def _own(directory: Path) -> None:
+    account = user.server_account()
+    if account is not None:
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+
+@pytest.fixture
+def cluster(settings: Settings, report: Report, open_directory: Path) -> Iterator[Cluster]:
+    home = artifacts.fetch(settings, report=report).postgres
+    directory = open_directory / "restore"
+    directory.mkdir()
+    made = Cluster(home, directory)
+    yield made
+    for server in (made.server, Server(home, directory / "copy")):
+        server.stop()
+    shutil.rmtree(directory)
+
+
+def rows(world: World, table: str) -> list[tuple[Any, ...]]:
+    return world.run(f"SELECT r.id, r::text FROM {table} r ORDER BY 1, 2")
+
+
+def same(world: World) -> None:
+    assert rows(world, "public.events") == rows(world, "public.plain")
+
+
+def both(world: World, statement: str) -> None:
+    world.run("; ".join(statement.format(t=table) for table in ("public.events", "public.plain")))
+
+
+def folded(world: World) -> None:
+    with Warm(world.spark_here) as warm:
+        fold(world.settings, "public.events", Silent(), warm)
+
+
+def test_restored_to_a_point_in_time_it_finds_its_rows_and_sets_the_lost_future_aside(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    with new_world(cluster.dsn, spark, tmp_path) as world:
+        world.run(PLAIN)
+        world.register("public.events", "3 months")
+        world.archive("public.events")
+        both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3)")
+        copy = cluster.copy("copy")
+        both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (10, 800)")
+        world.run("SELECT pg_create_restore_point('here')")
+        # What is lost: other changes, in the delta and folded, and a period that came and went.
+        both(world, "UPDATE {t} SET v = -1 WHERE id IN (20, 21, 801)")
+        same(world)
+        folded(world)
+        both(world, "DELETE FROM {t} WHERE id < 50")
+        world.run("SELECT pg_switch_wal()")
+        world.run("CHECKPOINT")
+        cluster.server.stop()
+        cluster.start(copy, cluster.port, "recovery_target_name = 'here'")
+        # The gateway has lived through it, and knows versions with the numbers that are given now once more.
+        same(world)
+        assert world.run("SELECT v FROM public.events WHERE id IN (10, 20) ORDER BY id") == [(11,), (20,)]
+        both(world, "UPDATE {t} SET v = -2 WHERE id IN (30, 31, 802)")
+        same(world)
+        with pytest.raises(RefusedError, match="not the one that its lake belongs to") as error:
+            folded(world)
+        assert "timeline 1; this is" in (error.value.detail or "")
+        [found] = adopt.successor(world.settings, Silent())
+        assert found.table == "public.events"
+        folded(world)
+        same(world)
+        with (
+            connect(world.dsn) as connection,
+            only_writer(connection, registry.get(connection, "public.events")) as managed,
+        ):
+            removed = clean.clean(connection, world.settings, managed, 0, Silent())
+        assert any(one.what == "file" and not one.kept for one in removed)  # of the lost future
+        same(world)
+        assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
+
+
+def test_a_clone_is_refused_until_it_has_a_name_of_its_own_and_never_changes_the_lake(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    with new_world(cluster.dsn, spark, tmp_path) as world:
+        world.run(PLAIN)
+        world.register("public.events", "3 months")
+        world.archive("public.events")
+        both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3)")
+        copy, port = cluster.copy("copy"), free_port()
+        cluster.start(copy, port, "recovery_target = 'immediate'")
+        files = sorted(str(path) for path in world.directory("events").rglob("*"))
+        settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, port=port))})
+        clone = World(settings, world.spark, Gateway(settings))
+        with pytest.raises(psycopg.errors.SqlclientUnableToEstablishSqlconnection, match="is a copy of it"):
+            rows(clone, "public.events")
+        for work in (lambda: clone.archive("public.events"), lambda: folded(clone)):
+            with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
+                work()
+        with pytest.raises(RefusedError, match="is the one its lake belongs to"):
+            adopt.copy(world.settings)
+        adopt.copy(settings)
+        clone.gateway.start()
+        try:
+            _a_copy_of_its_own(clone)
+        finally:
+            clone.gateway.stop(grace=0)
+        assert sorted(str(path) for path in world.directory("events").rglob("*")) == files
+        same(world)
+        folded(world)
+        assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
+
+
+def _a_copy_of_its_own(clone: World) -> None:
+    same(clone)
+    both(clone, "UPDATE {t} SET v = 7 WHERE id % 100 = 5")
+    same(clone)
+    with pytest.raises(LakeError, match="belongs to the database that this is a copy of"):
+        folded(clone)
+    with pytest.raises(LakeError, match="belongs to the database that this is a copy of"):
+        unregister(clone.settings, "public.events", Silent(), keep_lake=False)
+    left = unregister(clone.settings, "public.events", Silent(), keep_lake=True)
+    assert left.lake is not None
+    same(clone)
+    clone.register("public.events")
+    clone.archive("public.events")
+    same(clone)
+
+
+def test_a_dump_is_loaded_elsewhere_and_goes_on(postgres15: str, spark: SparkSession, tmp_path: Path) -> None:
+    programs = [shutil.which(name) for name in ("pg_dump", "psql")]
+    if None in programs or " 15." not in subprocess.check_output(["pg_dump", "--version"], text=True):
+        pytest.skip("there is no pg_dump 15 here")
+    with new_world(postgres15, spark, tmp_path) as world:
+        world.run(PLAIN)
+        world.register("public.events", "3 months")
+        world.archive("public.events")
+        both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3, 800)")
+        world.gateway.stop(grace=0)
+        dump = subprocess.check_output(["pg_dump", world.dsn])
+        world.run("CREATE DATABASE loaded")
+        settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, dbname="loaded"))})
+        loaded = World(settings, world.spark, Gateway(settings))
+        subprocess.run(
+            ["psql", "-qX", "-v", "ON_ERROR_STOP=1", loaded.dsn], input=dump, check=True, capture_output=True
+        )
+        with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
+            folded(loaded)
+        adopt.successor(settings, Silent())
+        loaded.gateway.start()
+        try:
+            same(loaded)
+            folded(loaded)
+            both(loaded, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 900)")
+            same(loaded)
+            assert {f.state for f in verify.verify(settings, "public.events", None, Silent())} == {"good"}
+            unregister(settings, "public.events", Silent(), keep_lake=False)
+            same(loaded)
+        finally:
+            loaded.gateway.stop(grace=0)
+            world.run("DROP DATABASE loaded WITH (FORCE)")
+
+
+def test_a_dump_that_renumbers_columns_is_refused(world: World) -> None:
+    world.run(SIMPLE + "ALTER TABLE public.events DROP COLUMN v; ALTER TABLE public.events ADD w int;")
+    world.register("public.events")
+    with connect(world.dsn) as connection:
+        adopt.successor(world.settings, Silent())
+        # As if the table had been made anew: id, ts, w.
+        connection.execute("UPDATE frostline.columns SET attnum = 9 WHERE lake_name = 'w'")
+        with pytest.raises(RefusedError, match="have other numbers than in the lake") as error:
+            adopt.successor(world.settings, Silent())
+    assert "in the lake and not here: w" in (error.value.detail or "")
+
+
+def test_a_catalog_elsewhere_is_put_back_where_the_restored_database_stands(rest_lake: Lake) -> None:
+    """The catalog was not restored: it shows commits that the database knows nothing of."""
+    world = rest_lake.world
+    world.run(PLAIN)
+    world.register("public.events", "3 months")
+    world.archive("public.events")
+    both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3)")
+    world.gateway.stop(grace=0)
+    name = f"{conninfo_to_dict(world.dsn)['dbname']}_restored"
+    with psycopg.connect(make_conninfo(world.dsn, dbname="postgres"), autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {conninfo_to_dict(world.dsn)['dbname']}")
+        world.restart_gateway()
+        both(world, "UPDATE {t} SET v = -1 WHERE id IN (1, 20, 900)")
+        folded(world)
+        world.gateway.stop(grace=0)
+        settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, dbname=name))})
+        restored = World(settings, world.spark, Gateway(settings))
+        restored.gateway.start()
+        try:
+            same(restored)
+            assert [found.snapshots for found in adopt.successor(settings, Silent())] == [1]
+            assert [found.snapshots for found in adopt.successor(settings, Silent())] == [0]
+            folded(restored)
+            same(restored)
+            assert {f.state for f in verify.verify(settings, "public.events", None, Silent())} == {"good"}
+        finally:
+            restored.gateway.stop(grace=0)
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    world.restart_gateway()
