@@ -59,8 +59,8 @@ def untier(
         if again := run.expired_again(connection, registry.get(connection, table), found):
             names = ", ".join(str(one.period) for one in again)
             report().line(
-                f"{names}: older than the hot period, so the next archive run takes them to the lake again. "
-                f"To keep them, let rows stay hot for longer: frostline set {table} hot='...'"
+                f"{names}: older than the hot period, and in Postgres all the same. Nothing of the table is archived "
+                f"until you name it: frostline archive {table}"
             )
 
 

@@ -60,7 +60,7 @@ def clean(
     locks = from_settings(settings)
     for left in returning.settle(connection, managed, locks, report):
         returning.abandon(connection, managed, left.id, locks, "given up by frostline clean")
-    leaves = plan.expired(connection, managed)
+    leaves = plan.expired(connection, managed, named=True)
     resumed = recover.settle(connection, managed, leaves[0] if leaves else None, report)
     # Spark may have outlived the run that died, and still be writing what the operation goes on with.
     return found + ([] if resumed is not None else in_lake(connection, settings, managed, older_than))
@@ -108,7 +108,7 @@ def after_failures(connection: Connection, settings: Settings, managed: Managed,
 
 
 def _operations(connection: Connection, managed: Managed) -> tuple[Operation | None, list[Found]]:
-    leaves = plan.expired(connection, managed)
+    leaves = plan.expired(connection, managed, named=True)
     resumed, found = None, []
     for left in recover.unfinished(connection, managed):
         if left.swapped(managed):

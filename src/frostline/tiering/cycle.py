@@ -56,6 +56,7 @@ class Round:
     report: Report
     warm: run.Warm
     before: str | None = None
+    named: bool = False  # by a person: what came back on purpose may go again
 
 
 Outcomes = Generator[Outcome, None, None]
@@ -71,7 +72,7 @@ def cycle(
     """Work on these tables, or on all that are registered."""
     found = _named(settings, names)
     with run.Warm(spark) as warm:
-        shared = Round(settings, report, warm, before)
+        shared = Round(settings, report, warm, before, named=bool(names))
         return [outcome for managed in found for outcome in _table(shared, managed)]
 
 
@@ -163,7 +164,7 @@ def _columns(shared: Round, name: str) -> Outcomes:
 
 def _archive(shared: Round, name: str) -> Outcomes:
     try:
-        for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before):
+        for one in run.periods(shared.settings, name, shared.report, shared.warm, shared.before, named=shared.named):
             yield Outcome(name, str(one.leaf), "archived", one)
     except Exception as error:
         first, *others = _left(shared, name) or ["archive"]
@@ -203,7 +204,8 @@ def _left(shared: Round, name: str) -> list[str]:
     """The expired partitions that are still there, if that can be found out."""
     try:
         with connect(shared.settings.dsn.get_secret_value()) as connection:
-            return [str(leaf) for leaf in plan.expired(connection, registry.get(connection, name), shared.before)]
+            managed = registry.get(connection, name)
+            return [str(leaf) for leaf in plan.expired(connection, managed, shared.before, named=shared.named)]
     except (FrostlineError, psycopg.Error):
         return []
 

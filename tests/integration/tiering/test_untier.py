@@ -34,7 +34,7 @@ from frostline.faults import UNTIER_POINTS, InjectedFault
 from frostline.lake import surplus
 from frostline.model.bounds import Bound, parse_bound
 from frostline.report import Silent
-from frostline.tiering import clean, register, verify
+from frostline.tiering import clean, cycle, register, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
 from frostline.tiering.locks import only_writer
@@ -117,6 +117,8 @@ def test_every_type_comes_back_exactly(any_world: World) -> None:
     world.gateway.stop(grace=0)
     assert world.run("SELECT count(*) FROM public.events WHERE ts >= '2020-01-01'") == [(4,)]
     world.restart_gateway()
+    # What came back stays until somebody names the table.
+    assert [one.state for one in cycle.cycle(world.settings, [], Silent(), world.spark_here)] == []
     # And again to the lake: nothing there twice.
     world.archive("public.events")
     assert rows(world, "public.events") == rows(world, "public.plain")

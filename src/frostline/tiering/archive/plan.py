@@ -16,11 +16,14 @@ from frostline.tiering import ddl
 _FAR = 2**62  # microseconds: about the year 148,000; -infinity and infinity are far beyond
 
 
-def expired(connection: Connection, managed: Managed, before: str | None = None) -> list[Leaf]:
+def expired(connection: Connection, managed: Managed, before: str | None = None, *, named: bool = False) -> list[Leaf]:
     """The leaves wholly older than the hot period, oldest first; only a run from the seam up can be archived.
 
-    `before` stands in for the hot period's end. The current partition is never among them.
+    `before` stands in for the hot period's end. The current partition is never among them, and what was brought back on
+    purpose only when a person has named the table.
     """
+    if not named and _held(connection, managed):
+        return []
     limit = _limit(connection, managed) if before is None else _chosen(connection, managed, before)
     found = []
     for leaf in managed.table.leaves:
@@ -83,6 +86,12 @@ def check_values(connection: Connection, managed: Managed, source: Composed, ran
             hint="change that value (infinity, NaN), then run the same command again",
             sqlstate="22003",
         )
+
+
+def _held(connection: Connection, managed: Managed) -> bool:
+    """All that is hot follows what came back: only a run from the seam up can be archived."""
+    row = connection.execute("SELECT held_from FROM frostline.tables WHERE id = %s", (managed.id,)).fetchone()
+    return row is not None and row[0] is not None
 
 
 def _limit(connection: Connection, managed: Managed) -> Composed:

@@ -72,15 +72,17 @@ def archive(
 ) -> list[Archived]:
     """Move every expired leaf of a table; Spark is only started when there is one."""
     with Warm(spark) as warm:
-        return list(periods(settings, text, report, warm))
+        return list(periods(settings, text, report, warm, named=True))
 
 
-def periods(settings: Settings, text: str, report: Report, warm: Warm, before: str | None = None) -> Iterator[Archived]:
+def periods(
+    settings: Settings, text: str, report: Report, warm: Warm, before: str | None = None, *, named: bool = False
+) -> Iterator[Archived]:
     """Move a table's expired leaves one after the other; `before` stands in for the hot period."""
     with connect(settings.dsn.get_secret_value(), application="frostline archive") as connection:
         managed = registry.get(connection, text)
         with only_writer(connection, managed) as managed:
-            leaves = plan.expired(connection, managed, before)
+            leaves = plan.expired(connection, managed, before, named=named)
             unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
             if unfinished is None:
                 _clean_lake(connection, settings, managed, report)

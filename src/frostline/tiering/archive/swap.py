@@ -180,7 +180,8 @@ def _record(connection: Connection, operation: Operation, snapshot: Snapshot) ->
     upper = operation.range.upper
     assert upper is not None
     connection.execute(
-        "UPDATE frostline.tables SET seam = %s, snapshot_id = %s, metadata_location = %s WHERE id = %s",
+        "UPDATE frostline.tables SET seam = %s, snapshot_id = %s, metadata_location = %s, held_from = NULL"
+        " WHERE id = %s",
         (upper.text, snapshot.id, snapshot.metadata_location, operation.managed.id),
     )
     connection.execute(

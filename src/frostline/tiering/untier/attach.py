@@ -211,6 +211,6 @@ def _statements(connection: Connection, operation: Operation, moved: list[Leaf])
 def _record(connection: Connection, operation: Operation) -> None:
     lower = operation.period.range.lower
     connection.execute(
-        "UPDATE frostline.tables SET seam = %s, surplus = snapshot_id IS NOT NULL WHERE id = %s",
-        (lower.text if lower is not None else None, operation.managed.id),
+        "UPDATE frostline.tables SET seam = %s, surplus = snapshot_id IS NOT NULL, held_from = %s WHERE id = %s",
+        (lower.text if lower is not None else None, str(lower or "MINVALUE"), operation.managed.id),
     )

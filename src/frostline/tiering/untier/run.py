@@ -48,8 +48,8 @@ def planned(connection: Connection, managed: Managed, text: str | None) -> list[
 
 
 def expired_again(connection: Connection, managed: Managed, returned: Sequence[Returned]) -> list[Returned]:
-    """What the next archive run would take to the lake at once."""
-    names = {str(leaf) for leaf in plan.expired(connection, managed)}
+    """What is older than the hot period, and would go to the lake again were the table named to an archive run."""
+    names = {str(leaf) for leaf in plan.expired(connection, managed, named=True)}
     return [one for one in returned if str(one.period) in names]
 
 
