@@ -683,3 +683,11 @@ FROM pg_inherits i
 JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.atthasdef AND a.attidentity = '' AND a.attgenerated = ''
 WHERE i.inhparent = %(oid)s AND c.relkind = 'r' AND a.attname = ANY (%(columns)s::text[]);
+
+-- name: columns_without_number
+-- Columns of the lake whose number no column of the table has or had; 0 is of the lake's own.
+SELECT coalesce(c.lake_name, c.attnum::text)
+FROM frostline.columns c JOIN frostline.tables t ON t.id = c.table_id
+WHERE t.id = %(table)s AND c.attnum > 0
+  AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.relation AND a.attnum = c.attnum)
+ORDER BY c.attnum;
