@@ -14,11 +14,12 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import collect
+from frostline.delta import follow as following
 from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
 from frostline.model.bounds import Bound, parse_bound
 from frostline.report import Report
-from frostline.tiering import ddl, shape
+from frostline.tiering import ddl
 from frostline.tiering.archive import plan, steps
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
@@ -73,7 +74,8 @@ def bring_back(
     archiving.settle(connection, managed, None, report)
     if adopted(connection, settings, managed, report):
         managed = registry.get_by_id(connection, managed.id)  # its snapshot has moved
-    managed = shape.followed(connection, settings, managed)
+    # The delta only: the lake may be somebody else's, and nothing is added to it here.
+    managed = following.follow(connection, managed.id, patience=settings.archive.lock_patience)
     going = recover.settle(connection, managed, locks, report)
     for operation in going:
         if operation.period not in wanted:
