@@ -8,7 +8,6 @@ from frostline.catalog import pins, queries, registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import RefusedError
 from frostline.faults import reached
 from frostline.lake import condition as lake
 from frostline.lake import leftovers
@@ -18,6 +17,7 @@ from frostline.report import Report
 from frostline.tiering import clean, shape
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import adopted
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.maintain import rewrite
 from frostline.tiering.maintain.rewrite import Operation
@@ -44,12 +44,11 @@ def maintain(settings: Settings, text: str, report: Report, warm: Warm) -> Maint
         with only_writer(connection, managed) as locked:
             if locked.snapshot_id is None:
                 return None
-            if shape.pending(connection, locked):
-                raise RefusedError(
-                    f"{locked.table} was altered, and the lake has not followed yet; nothing was changed",
-                    hint="`frostline sync` lets it follow, and so does the worker's next round",
-                )
             notes = _settled(connection, settings, locked, warm)
+            if shape.pending(connection, registry.get(connection, text)):
+                # First what an earlier fold has committed, which was made for the columns of its time.
+                adopted(connection, settings, registry.get(connection, text), report)
+                shape.followed(connection, settings, registry.get(connection, text))
             managed = registry.get(connection, text)  # its snapshot may have moved
             before = lake.condition(settings, managed, limits(settings, managed))
             notes += _rewritten(connection, settings, managed, before, report, warm)
