@@ -27,8 +27,9 @@ fetch: setup
 demo: fetch
 	@$(BIN)/frostline demo
 
+# Two files at a time: much of a test is waiting, for a server to start or for a lock.
 test: fetch check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # As many queries under each of two collations, and again on Postgres 15 where that is installed. Then a thousand faults;
 # these write docs/faults.md, and SOAK_SEED=<seed> plays the same ones again.
