@@ -20,7 +20,7 @@ def sync(context: typer.Context, table: Name = "") -> None:
     # Here, not above: PyIceberg takes most of a second to import.
     from frostline.catalog import registry
     from frostline.catalog.database import connect
-    from frostline.tiering import shape
+    from frostline.tiering import constraints, shape
     from frostline.tiering.locks import only_writer
 
     settings = load_settings(context)
@@ -28,4 +28,5 @@ def sync(context: typer.Context, table: Name = "") -> None:
         for managed in [registry.get(connection, table)] if table else registry.every(connection):
             with only_writer(connection, managed) as current:
                 done = shape.followed(connection, settings, current)
+                constraints.prove(connection, done)
             report().line(f"{done.table}: {len(done.table.stored)} columns, in the delta and in the lake")

@@ -20,7 +20,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.report import Report
-from frostline.tiering import retention, shape
+from frostline.tiering import constraints, retention, shape
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
@@ -158,6 +158,8 @@ def _columns(shared: Round, name: str) -> Outcomes:
                 if shape.pending(connection, managed):
                     shape.followed(connection, shared.settings, managed)
                     yield Outcome(name, "columns", "followed")
+                if proven := constraints.prove(connection, managed):
+                    yield Outcome(name, ", ".join(proven), "proven")
     except Exception as error:
         yield Outcome(name, "columns", "failed", error=told(error))
 

@@ -242,7 +242,8 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
         )
     )
     followed = SQL(
-        "UPDATE frostline.tables SET followed = frostline.shape(id), heaps = frostline.heaps(id) WHERE id = {}"
+        "UPDATE frostline.tables SET followed = frostline.shape(id), heaps = frostline.heaps(id),"
+        " proven = ARRAY(SELECT c.identity FROM frostline.constraints(id) c) WHERE id = {}"
     ).format(Literal(plan.id))
     if plan.before is None:
         return [tables, columns, followed]

@@ -1,0 +1,51 @@
+"""Constraints that were added after rows had become cold.
+
+Postgres checks hot rows and believes a CHECK or NOT NULL of foreign partitions without a look: from then on a plan may
+leave out an old row that does not satisfy it. So every new one is looked at once, by reading the old rows.
+"""
+
+from __future__ import annotations
+
+from psycopg.sql import SQL, Identifier
+
+from frostline.catalog import queries
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.errors import OperationError
+
+_UNPROVEN = """
+SELECT c.identity, c.name, c.violated FROM frostline.tables t CROSS JOIN LATERAL frostline.constraints(t.id) c
+WHERE t.id = %s AND c.identity <> ALL (t.proven) ORDER BY 1
+"""
+_PROVEN = """
+UPDATE frostline.tables t
+SET proven = ARRAY(SELECT c.identity FROM frostline.constraints(t.id) c WHERE c.identity = ANY (%s)) WHERE t.id = %s
+"""
+
+
+def prove(connection: Connection, managed: Managed) -> list[str]:
+    """Look at the cold rows for every constraint that is new; those that hold. An error names one that does not."""
+    new = connection.execute(_UNPROVEN, (managed.id,)).fetchall()
+    if not new:
+        return []
+    if managed.snapshot_id is not None:
+        counts = SQL(", ").join(SQL("count(*) FILTER (WHERE {})").format(SQL(violated)) for _, _, violated in new)
+        for partition in queries.rows(connection, "foreign_partitions", table=managed.id):
+            found = connection.execute(SQL("SELECT {} FROM {}").format(counts, Identifier(*partition))).fetchone()
+            for (_, name, violated), count in zip(new, found or (), strict=True):
+                if count:
+                    raise _violated(managed, name, violated, ".".join(partition), count)
+    known = connection.execute("SELECT proven FROM frostline.tables WHERE id = %s", (managed.id,)).fetchone()
+    proven = [*(known[0] if known else []), *(identity for identity, _, _ in new)]
+    connection.execute(_PROVEN, (proven, managed.id))
+    return [name for _, name, _ in new]
+
+
+def _violated(managed: Managed, name: str, violated: str, partition: str, count: int) -> OperationError:
+    return OperationError(
+        f"{count:,} old rows of {managed.table} do not satisfy {name}, which was added since",
+        detail=f"they are in {partition}; Postgres takes it for true of all rows, and a query may leave these out",
+        hint="correct them: SET constraint_exclusion = off;"
+        f" UPDATE {managed.table} SET ... WHERE {violated}; or drop the constraint again",
+        sqlstate="23514",
+    )
