@@ -69,20 +69,22 @@ def expired(connection: Connection, managed: Managed) -> Expired | None:
 def retain(connection: Connection, managed: Managed, found: Expired, locks: Wanted) -> None:
     """Move the line. Whoever calls holds the table's lock, so no period comes or goes meanwhile."""
 
+    oldest = _oldest(connection, managed)
+
     def work() -> None:
         table = Identifier(managed.table.schema, managed.table.name)
         lock(connection, [(table, "ACCESS EXCLUSIVE")], locks.timeout_ms)
         fence(connection, managed.id)
-        if any(part not in coalesce.parts(connection, managed) for part in found.parts):
+        now = coalesce.parts(connection, managed)
+        if not all(part in now for part in found.parts):
             changed = f"periods of {managed.table} were changed by someone else meanwhile; nothing was removed"
             raise OperationError(changed, hint="run the same command again")
         reached("retention.locked")
-        _one_partition(connection, managed, found, locks.timeout_ms)
+        _one_partition(connection, managed, found, oldest, locks.timeout_ms)
         reached("retention.made")
         _record(connection, managed, found)
         reached("retention.commit")
 
-    oldest = _oldest(connection, managed)
     relations = [managed.table.oid, *(part.oid for part in found.parts), *([oldest.oid] if oldest else [])]
     wanted = replace(locks, relations=relations, fence=managed.id)
     try:
@@ -96,9 +98,10 @@ def retain(connection: Connection, managed: Managed, found: Expired, locks: Want
     reached("retention.done")
 
 
-def _one_partition(connection: Connection, managed: Managed, found: Expired, timeout_ms: int) -> None:
+def _one_partition(
+    connection: Connection, managed: Managed, found: Expired, oldest: _Oldest | None, timeout_ms: int
+) -> None:
     """What was below the periods, and they, become the oldest partition, under its name and with its grants."""
-    oldest = _oldest(connection, managed)
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=managed.table.schema)}
     name = (
         (oldest.schema, oldest.name)

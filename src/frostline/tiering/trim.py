@@ -47,9 +47,12 @@ def trim(
         return
     with report.step(f"trim the lake of {managed.table}") as progress:
         managed = _adopted(connection, settings, managed)
-        whole, reaching = surplus.places(settings, managed, retention.line(connection, managed))
-        if whole or reaching:
-            _one(connection, settings, managed, whole, reaching, spark)
+        kept_from = retention.line(connection, managed)
+        whole, reaching = surplus.places(settings, managed, kept_from)
+        if reaching:
+            _one(connection, settings, managed, lambda id_: remove.unread(spark(), settings, managed, kept_from, id_))
+        elif whole:
+            _one(connection, settings, managed, lambda id_: surplus.remove(settings, managed, whole, id_))
         # Only here: a commit of an earlier run may be from before the seam moved once more.
         connection.execute("UPDATE frostline.tables SET surplus = false WHERE id = %s", (managed.id,))
         progress.note = f"{len(whole)} files removed, {len(reaching)} rewritten"
@@ -73,14 +76,8 @@ def _adopted(connection: Connection, settings: Settings, managed: Managed) -> Ma
     return managed
 
 
-def _one(
-    connection: Connection,
-    settings: Settings,
-    managed: Managed,
-    whole: list[str],
-    reaching: list[str],
-    spark: Callable[[], SparkSession],
-) -> None:
+def _one(connection: Connection, settings: Settings, managed: Managed, commit: Callable[[int], None]) -> None:
+    """`commit` removes the rows, in one commit with the operation's id."""
     reached("trim.begin")
     row = connection.execute(
         "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'trim', %s, %s) RETURNING id",
@@ -95,10 +92,7 @@ def _one(
             f"another program has committed to the Iceberg table of {managed.table}; nothing was removed from it",
             hint="run frostline fold, which takes that over, then the same command again",
         )
-    if reaching:
-        remove.unread(spark(), settings, managed, retention.line(connection, managed), operation.id)
-    else:
-        surplus.remove(settings, managed, whole, operation.id)
+    commit(operation.id)
     reached("trim.commit")
     made = _committed(connection, settings, operation)
     if made is None:
