@@ -11,6 +11,7 @@ from frostline.config import Settings
 from frostline.faults import reached
 from frostline.lake import leftovers
 from frostline.report import Report
+from frostline.tiering import commits
 from frostline.tiering.archive import plan, recover
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings
@@ -46,7 +47,7 @@ def look(connection: Connection, settings: Settings, managed: Managed, older_tha
     if row is not None and row[0]:
         found.append(Found("captured rows", ".".join(managed.delta), f"{row[0]:,} rows of periods that are not cold"))
     live = pins.live_snapshots(connection, managed.id)
-    abandoned = leftovers.abandoned(settings, managed, _ours(connection, managed))
+    abandoned = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     found += [_snapshot(snapshot, kept=snapshot.id in live) for snapshot in abandoned]
     files = leftovers.orphans(settings, managed, _known(connection, managed))
     return found + [_file(file, kept=file.age < older_than or resumed is not None) for file in files]
@@ -69,7 +70,7 @@ def clean(
 def in_lake(connection: Connection, settings: Settings, managed: Managed, older_than: float) -> list[Found]:
     """Snapshots and files of operations that never came to their swap."""
     reached("clean.snapshots")
-    candidates = leftovers.abandoned(settings, managed, _ours(connection, managed))
+    candidates = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
     reached("clean.claimed")
     expired = leftovers.expire(settings, managed, [s for s in candidates if s.id in claimed]) if claimed else []
@@ -120,10 +121,6 @@ def _operations(connection: Connection, managed: Managed) -> tuple[Operation | N
         else:
             found.append(Found("operation", left.leaf, f"ended at {left.step}"))
     return resumed, found
-
-
-def _ours(connection: Connection, managed: Managed) -> set[str]:
-    return {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
 
 
 def _known(connection: Connection, managed: Managed) -> set[str]:

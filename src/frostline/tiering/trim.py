@@ -8,35 +8,26 @@ commit that an earlier run made and did not live to record is recorded by the ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted, OperationError, UnknownOutcome
+from frostline.errors import Interrupted, UnknownOutcome
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
 from frostline.report import Report
-from frostline.tiering import retention
+from frostline.tiering import commits, retention
 from frostline.tiering.archive import steps
-from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
+from frostline.tiering.commits import Operation
+from frostline.tiering.locks import from_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass
-class Operation:
-    """One trim of one table."""
-
-    id: int
-    managed: Managed
-    locks: Wanted = field(default_factory=Wanted)
 
 
 def trim(
@@ -67,7 +58,7 @@ def _adopted(connection: Connection, settings: Settings, managed: Managed) -> Ma
     """Record what an earlier run has committed; returns the table as it is then."""
     for (id_,) in queries.rows(connection, "unfinished_trims", table=managed.id):
         left = Operation(id_, managed, from_settings(settings))
-        made = _committed(connection, settings, left)
+        made = commits.committed(connection, settings, left)
         if made is None:
             steps.fail(connection, id_, "the run ended before its commit to the lake; a later one began anew")
         else:
@@ -79,14 +70,11 @@ def _adopted(connection: Connection, settings: Settings, managed: Managed) -> Ma
 def _one(connection: Connection, settings: Settings, managed: Managed, commit: Callable[[int], None]) -> None:
     """`commit` removes the rows, in one commit with the operation's id."""
     reached("trim.begin")
-    row = connection.execute(
-        "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'trim', %s, %s) RETURNING id",
-        (managed.id, str(managed.table), managed.seam.text if managed.seam is not None else "MINVALUE"),
-    ).fetchone()
-    assert row is not None
-    operation = Operation(row[0], managed, from_settings(settings))
-    ours = _ours(connection, managed)
-    others = merging.ready(settings, managed, ours, layout.merge_properties(managed, settings.lake.file_size))
+    operation = commits.begin(connection, settings, managed, "trim")
+    ours = commits.ours(connection, managed)
+    others = merging.ready(
+        settings, managed, ours, layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
+    )
     if others.snapshots:
         raise Interrupted(
             f"another program has committed to the Iceberg table of {managed.table}; nothing was removed from it",
@@ -94,7 +82,7 @@ def _one(connection: Connection, settings: Settings, managed: Managed, commit: C
         )
     commit(operation.id)
     reached("trim.commit")
-    made = _committed(connection, settings, operation)
+    made = commits.committed(connection, settings, operation)
     if made is None:
         raise UnknownOutcome(
             f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as they did",
@@ -103,34 +91,17 @@ def _one(connection: Connection, settings: Settings, managed: Managed, commit: C
     _record(connection, settings, operation, made)
 
 
-def _committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
-    made = merging.found(settings, operation.managed, operation.id, _ours(connection, operation.managed))
-    return made if made is not None and not made.others.snapshots else None
-
-
 def _record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> None:
     """Cold writers are kept out, as when a fold moves the snapshot; who has read the old one tries again."""
     managed = operation.managed
     durable.flush(settings, managed, made.id)
 
-    def work() -> None:
-        fence(connection, managed.id)
-        moved = connection.execute(
-            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
-            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
-        )
-        if moved.rowcount != 1:
-            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; readers go on as before")
+    def also() -> None:
         connection.execute(
             "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s WHERE id = %s",
             (made.id, made.metadata_location, operation.id),
         )
 
-    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
-    with_short_locks(connection, work, f"trimming {managed.table}", locks)
+    commits.show(connection, operation, made, also, doing="trimming", instead="readers go on as before")
     reached("trim.recorded")
     steps.finish(connection, operation)
-
-
-def _ours(connection: Connection, managed: Managed) -> set[str]:
-    return {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from psycopg.sql import SQL, Identifier
 
-from frostline.catalog import queries
 from frostline.catalog.database import Connection, connect
 from frostline.config import Settings
 from frostline.errors import UnknownOutcome
@@ -14,7 +13,7 @@ from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable
 from frostline.pipeline import export as pipeline
-from frostline.tiering import shape
+from frostline.tiering import commits, shape
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation
 
@@ -30,7 +29,7 @@ def export(connection: Connection, spark: SparkSession, settings: Settings, oper
     A commit that an earlier run made for this operation and did not live to record is taken as it is.
     """
     managed = operation.managed
-    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    ours = commits.ours(connection, managed)
     snapshot = lake.adopt(settings, managed, operation.id, ours) if operation.resumed else None
     for _ in range(_TRIES):
         if snapshot is not None:

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composable, Identifier
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, TruncateTransform, YearTransform
 
-from frostline.catalog import queries, registry
+from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -24,9 +24,10 @@ from frostline.model.tables import Column
 from frostline.pipeline import keys
 from frostline.pipeline import merge as pipeline
 from frostline.pipeline.merge import Bounds, Conflict, Versions
+from frostline.tiering import commits
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.plan import check_values
-from frostline.tiering.fold.operation import Operation
+from frostline.tiering.commits import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ def merge(
 ) -> Merged:
     """Step 2: one commit on top of the registry's snapshot, and of whatever else can be merged."""
     managed = operation.managed
-    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    ours = commits.ours(connection, managed)
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     said = ""
     for _ in range(_TRIES):

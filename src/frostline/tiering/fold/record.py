@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from frostline.catalog import queries
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import fold as delta
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import Interrupted
 from frostline.faults import reached
 from frostline.lake import files as lake
 from frostline.lake import inspect, storage
 from frostline.lake.merging import Merged
-from frostline.model.bounds import Range, parse_bound
-from frostline.tiering import statistics
-from frostline.tiering.archive import steps
+from frostline.model.bounds import Range
+from frostline.tiering import commits, statistics
+from frostline.tiering.commits import Operation
 from frostline.tiering.digest import exported_snapshot, foreign_table
-from frostline.tiering.fold.operation import Operation
-from frostline.tiering.locks import fence, with_short_locks
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +47,7 @@ def record(connection: Connection, settings: Settings, operation: Operation, mad
     periods = list(_periods(connection, settings, operation, made))
     reached("record.counted")
 
-    def work() -> int:
-        fence(connection, managed.id)
-        reached("record.fenced")
-        moved = connection.execute(
-            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
-            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
-        )
-        if moved.rowcount != 1:
-            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; nothing was folded")
+    def also() -> int:
         removed = delta.remove(connection, managed, operation.id)
         for period in periods:
             # The hashes were those of other rows; `frostline verify` records them anew.
@@ -70,8 +59,9 @@ def record(connection: Connection, settings: Settings, operation: Operation, mad
         reached("record.commit")
         return removed
 
-    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
-    return with_short_locks(connection, work, f"folding {managed.table}", locks)
+    return commits.show(
+        connection, operation, made, also, doing="folding", instead="nothing was folded", fenced="record.fenced"
+    )
 
 
 def tidy(connection: Connection, managed: Managed) -> None:
@@ -104,10 +94,7 @@ def _periods(connection: Connection, settings: Settings, operation: Operation, m
 
 
 def _known(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:
-    found = [
-        (upper, Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)))
-        for _, _, lower, upper, *_ in queries.rows(connection, "periods", table=managed.id)
-    ]
+    found = commits.periods(connection, managed)
     return sorted(found, key=lambda one: one[1].upper.order if one[1].upper is not None else 0)
 
 

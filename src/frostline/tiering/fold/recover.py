@@ -10,11 +10,11 @@ from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.faults import reached
-from frostline.lake import merging
 from frostline.lake.merging import Merged
+from frostline.tiering import commits
 from frostline.tiering.archive import steps
+from frostline.tiering.commits import Operation
 from frostline.tiering.fold import merge
-from frostline.tiering.fold.operation import Operation
 from frostline.tiering.locks import from_settings
 
 
@@ -35,14 +35,12 @@ def settle(connection: Connection, settings: Settings, managed: Managed) -> tupl
 
 
 def _committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
-    managed = operation.managed
-    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
-    made = merging.found(settings, managed, operation.id, ours)
     # Rows of other engines below it were to be looked at when it died; the next fold does.
-    if made is None or made.others.snapshots:
+    made = commits.committed(connection, settings, operation)
+    if made is None:
         return None
     reached("adopt.begin")
-    return merge.recorded(connection, settings, managed, operation.id, made)
+    return merge.recorded(connection, settings, operation.managed, operation.id, made)
 
 
 def _forget(connection: Connection, operation: Operation) -> None:

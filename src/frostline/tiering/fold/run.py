@@ -22,8 +22,8 @@ from frostline.report import Report
 from frostline.tiering import shape
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
+from frostline.tiering.commits import Operation, begin
 from frostline.tiering.fold import merge, record, recover
-from frostline.tiering.fold.operation import Operation, begin
 from frostline.tiering.locks import only_writer
 
 # Rows, in the summary of a MERGE's snapshot.
@@ -87,7 +87,9 @@ def _one(connection: Connection, settings: Settings, managed: Managed, report: R
     managed = shape.followed(connection, settings, managed)
     _check(managed)
     with report.step(f"fold {managed.table}", total=3) as progress:
-        operation = begin(connection, settings, managed)
+        reached("fold.begin")
+        operation = begin(connection, settings, managed, "fold")
+        reached("fold.begun")
         with merge.snapshot(connection, settings, operation) as versions:
             progress.advance()
             with steps.step(connection, operation, 2, "merge") as step:

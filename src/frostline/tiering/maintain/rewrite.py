@@ -9,10 +9,8 @@ in the old files as in the new ones: a row that was deleted meanwhile stays dele
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -23,33 +21,13 @@ from frostline.lake import files as lake
 from frostline.lake.catalog import load as lake_table
 from frostline.lake.condition import Crowded, Work
 from frostline.lake.merging import Merged
-from frostline.model.bounds import Range, parse_bound
+from frostline.model.bounds import Range
 from frostline.pipeline import compact
-from frostline.tiering.archive import steps
-from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
+from frostline.tiering import commits
+from frostline.tiering.commits import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@dataclass
-class Operation:
-    """One maintenance of one table."""
-
-    id: int
-    managed: Managed
-    locks: Wanted = field(default_factory=Wanted)
-
-
-def begin(connection: Connection, settings: Settings, managed: Managed) -> Operation:
-    reached("maintain.begin")
-    row = connection.execute(
-        "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, 'maintain', %s, %s) RETURNING id",
-        (managed.id, str(managed.table), managed.seam.text if managed.seam is not None else "MINVALUE"),
-    ).fetchone()
-    assert row is not None
-    reached("maintain.begun")
-    return Operation(row[0], managed, from_settings(settings))
 
 
 def rewrite(
@@ -57,7 +35,7 @@ def rewrite(
 ) -> Merged | str:
     """Step 1: commits on top of the registry's snapshot, or why there are none."""
     managed = operation.managed
-    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
+    ours = commits.ours(connection, managed)
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     if merging.ready(settings, managed, ours, properties).snapshots:
         return "another program's commits to the Iceberg table wait for the next fold"
@@ -76,12 +54,10 @@ def rewrite(
 
 def committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
     """What the operation has made on top of the registry's snapshot, on the disk and in its row."""
-    managed = operation.managed
-    ours = {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
-    made = merging.found(settings, managed, operation.id, ours)
-    if made is None or made.others.snapshots:
+    made = commits.committed(connection, settings, operation)
+    if made is None:
         return None
-    durable.flush(settings, managed, made.id)
+    durable.flush(settings, operation.managed, made.id)
     connection.execute(
         "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s WHERE id = %s",
         (made.id, made.metadata_location, operation.id),
@@ -131,17 +107,9 @@ def move(connection: Connection, settings: Settings, operation: Operation, made:
     """Step 3: readers get the new snapshot. Rows and their hashes stay what they are; files and bytes do not."""
     managed = operation.managed
     _, after = _snapshots(settings, operation, made)
-    sizes = [(upper, _size(managed, after, range_)) for upper, range_ in _periods(connection, managed)]
+    sizes = [(upper, _size(managed, after, range_)) for upper, range_ in commits.periods(connection, managed)]
 
-    def work() -> None:
-        fence(connection, managed.id)
-        reached("move.fenced")
-        moved = connection.execute(
-            "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s WHERE id = %s AND snapshot_id = %s",
-            (made.id, made.metadata_location, managed.id, managed.snapshot_id),
-        )
-        if moved.rowcount != 1:
-            raise OperationError(f"the snapshot of {managed.table} was moved by someone else; nothing was changed")
+    def also() -> None:
         for upper, (files, size) in sizes:
             connection.execute(
                 "UPDATE frostline.periods SET files = %s, bytes = %s WHERE table_id = %s AND upper = %s",
@@ -149,8 +117,9 @@ def move(connection: Connection, settings: Settings, operation: Operation, made:
             )
         reached("move.commit")
 
-    locks = replace(steps.wanted(connection, operation, []), fence=managed.id)
-    with_short_locks(connection, work, f"maintaining {managed.table}", locks)
+    commits.show(
+        connection, operation, made, also, doing="maintaining", instead="nothing was changed", fenced="move.fenced"
+    )
 
 
 def _snapshots(settings: Settings, operation: Operation, made: Merged) -> tuple[lake.Snapshot, lake.Snapshot]:
@@ -161,13 +130,6 @@ def _snapshots(settings: Settings, operation: Operation, made: Merged) -> tuple[
         lake.snapshot(files, managed.metadata_location, managed.snapshot_id),
         lake.snapshot(files, made.metadata_location, made.id),
     )
-
-
-def _periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:
-    return [
-        (upper, Range(parse_bound(lower) if lower is not None else None, parse_bound(upper)))
-        for _, _, lower, upper, *_ in queries.rows(connection, "periods", table=managed.id)
-    ]
 
 
 def _size(managed: Managed, snapshot: lake.Snapshot, range_: Range) -> tuple[int, int]:

@@ -17,10 +17,10 @@ from frostline.report import Report
 from frostline.tiering import clean, shape
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
+from frostline.tiering.commits import Operation, begin
 from frostline.tiering.fold.run import adopted
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.maintain import rewrite
-from frostline.tiering.maintain.rewrite import Operation
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ def _rewritten(
     work = lake.work(found, limits(settings, managed))
     if not work:
         return []
-    operation = rewrite.begin(connection, settings, managed)
+    reached("maintain.begin")
+    operation = begin(connection, settings, managed, "maintain")
+    reached("maintain.begun")
     with report.step(f"maintain {managed.table}", total=3) as progress:
         with steps.step(connection, operation, 1, "rewrite"):
             made = rewrite.rewrite(connection, settings, operation, work, warm.session())
