@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -25,73 +24,10 @@ from frostline.pipeline import session
 from frostline.pipeline.merge import quiet
 from frostline.report import Silent
 from frostline.tiering import verify
-from frostline.tiering.archive import run
-from frostline.tiering.archive.run import Warm
-from frostline.tiering.fold.run import Folded, fold
+from integration.tiering.twins import Twins
 
 MONTHS = ("01", "02", "03")
 _numbers = count(1)
-
-
-@dataclass
-class Twins:
-    """`{t}` in a statement stands for the tiered table, then for its plain twin."""
-
-    world: World
-    tiered: str
-    plain: str
-    client: psycopg.Connection[Any]
-
-    def both(self, statement: str) -> None:
-        """Run on each; tags and what is returned must be equal."""
-        ours, theirs = (self.outcome(statement.replace("{t}", name)) for name in (self.tiered, self.plain))
-        assert ours == theirs, statement
-
-    def outcome(self, statement: str) -> object:
-        try:
-            cursor = self.client.execute(statement)
-        except psycopg.Error as error:
-            return error.sqlstate, str(error).replace(self.tiered, "T").replace(self.plain, "T")
-        rows = sorted(cursor.fetchall(), key=repr) if cursor.description else []
-        return cursor.statusmessage, rows
-
-    def same(self) -> list[tuple[Any, ...]]:
-        """All rows, and what is asked of every column."""
-        ours, theirs = (
-            self.client.execute(f"SELECT r.id, r::text FROM {name} r ORDER BY 1, 2").fetchall()
-            for name in (self.tiered, self.plain)
-        )
-        assert ours == theirs
-        columns = self.client.execute(
-            "SELECT quote_ident(attname), format_type(atttypid, -1) FROM pg_attribute"
-            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
-            [self.plain],
-        ).fetchall()
-        for name, type_ in columns:
-            least = "" if type_ in ("boolean", "uuid", "jsonb", "mood", "bytea") else f", min({name}), max({name})"
-            self.both(f"SELECT count({name}), count(DISTINCT {name}){least} FROM {{t}}")
-            self.both(f"SELECT count(*) FROM {{t}} WHERE {name} IS NULL AND ts < '2026-03-01Z'")
-            self.both(
-                f"SELECT id FROM {{t}} WHERE {name} = (SELECT {name} FROM {{t}} WHERE id = 5) AND ts < '2026-04-01Z'"
-            )
-        return ours
-
-    def archive(self, before: str) -> int:
-        """Make partitions cold; how many."""
-        with Warm(self.world.spark_here) as warm:
-            return len(list(run.periods(self.world.settings, f"public.{self.tiered}", Silent(), warm, before)))
-
-    def fold(self) -> list[Folded]:
-        with Warm(self.world.spark_here) as warm:
-            return fold(self.world.settings, f"public.{self.tiered}", Silent(), warm)
-
-    def refused(self, statement: str, state: str, said: str) -> None:
-        """The tiered table does not do it, and says why at once."""
-        started = time.monotonic()
-        with pytest.raises(psycopg.Error, match=said) as error:
-            self.client.execute(statement.replace("{t}", self.tiered))
-        assert error.value.sqlstate == state
-        assert time.monotonic() - started < 5
 
 
 @pytest.fixture(scope="module", params=["18", "15"])
@@ -366,10 +302,8 @@ def test_tables_schemas_and_partitions_are_renamed(twins: Twins) -> None:
     twins.same()
     twins.both("UPDATE {t} SET i = 200 WHERE id IN (4, 9)")
     twins.both("UPDATE {t} SET ts = '2026-11-11Z' WHERE id = 8 AND ts < '2026-02-01Z'")
-    with Warm(twins.world.spark_here) as warm:
-        settings = twins.world.settings
-        assert len(list(run.periods(settings, twins.tiered, Silent(), warm, "2026-04-01Z"))) == 1
-        assert fold(settings, twins.tiered, Silent(), warm)
+    assert twins.archive("2026-04-01Z") == 1
+    assert twins.fold()
     twins.same()
 
 
