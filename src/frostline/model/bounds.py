@@ -50,6 +50,9 @@ class Range:
         """The form foreign tables carry in their options, which the gateway parses back."""
         return f"from {self.lower or 'MINVALUE'} to {self.upper or 'MAXVALUE'}"
 
+    def holds(self, point: Bound) -> bool:
+        return (self.lower is None or self.lower <= point) and (self.upper is None or point < self.upper)
+
     def below(self, seam: Bound | None) -> bool:
         """Wholly under the seam (None: nothing is)."""
         return seam is not None and self.upper is not None and self.upper <= seam

@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.errors import OperationError, RefusedError
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model import spacing
 from frostline.model.bounds import Bound, Range, parse_bound
@@ -105,14 +105,8 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
         reached("coalesce.commit")
 
     wanted = replace(locks, relations=[managed.table.oid, *(part.oid for part in group.parts)])
-    try:
+    with ddl.droppable(f"periods of {managed.table} stay apart: something depends on one of them itself"):
         with_short_locks(connection, work, f"joining periods to {group.name}", wanted)
-    except psycopg.errors.DependentObjectsStillExist as error:
-        raise RefusedError(
-            f"periods of {managed.table} stay apart: something depends on one of them itself",
-            detail=error.diag.message_detail,
-            hint="let it refer to the partitioned table, then run the same command again",
-        ) from None
     reached("coalesce.joined")
     _analyze(connection, managed, group)
 

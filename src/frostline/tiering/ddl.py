@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.names import LOWER_CHECK, SERVER_NAME, UPPER_CHECK, server_schema
 from frostline.delta import collect
+from frostline.errors import RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table
 
@@ -116,3 +121,16 @@ def foreign_partition(table: Table, name: tuple[str, str], id_: int, range_: Ran
         Literal(str(range_)),
     )
     return [create, *collect.triggers(id_, Identifier(*name)), owned_by(Identifier(*name), table)]
+
+
+@contextmanager
+def droppable(stays: str) -> Iterator[None]:
+    """A partition is dropped in here, unless something depends on it itself: only Postgres knows all that may."""
+    try:
+        yield
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise RefusedError(
+            stays,
+            detail=error.diag.message_detail,
+            hint="let it refer to the partitioned table, then run the same command again",
+        ) from None

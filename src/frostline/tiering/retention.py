@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.errors import OperationError, RefusedError
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.model.tables import derived_name
@@ -87,14 +86,8 @@ def retain(connection: Connection, managed: Managed, found: Expired, locks: Want
 
     relations = [managed.table.oid, *(part.oid for part in found.parts), *([oldest.oid] if oldest else [])]
     wanted = replace(locks, relations=relations, fence=managed.id)
-    try:
+    with ddl.droppable(f"periods of {managed.table} stay: something depends on one of them itself"):
         with_short_locks(connection, work, f"removing old periods of {managed.table}", wanted)
-    except psycopg.errors.DependentObjectsStillExist as error:
-        raise RefusedError(
-            f"periods of {managed.table} stay: something depends on one of them itself",
-            detail=error.diag.message_detail,
-            hint="let it refer to the partitioned table, then run the same command again",
-        ) from None
     reached("retention.done")
 
 

@@ -34,6 +34,7 @@ from frostline.tiering.digest import (
     first_keys,
     foreign_table,
 )
+from frostline.tiering.meant import Meant, meant
 
 _FIRST = Bound("", -(2**200))
 _GONE = (FileNotFoundError, NotADirectoryError)  # any other error of a store is about the store, not the file
@@ -85,9 +86,9 @@ def verify(settings: Settings, text: str, wanted: str | None, report: Report) ->
         managed = registry.get(connection, text)
         periods = _periods(connection, managed)
         if wanted is not None:
-            point = _point(connection, managed, wanted)
-            hot = list(_hot(connection, managed, wanted, point))
-            periods = [period for period in periods if _meant(period.name, period.range, wanted, point)]
+            one = meant(connection, managed, wanted)
+            hot = list(_hot(connection, managed, one))
+            periods = [period for period in periods if one.is_(period.name, period.range)]
             if not periods and not hot:
                 raise RefusedError(
                     f"{managed.table} has no partition {wanted}",
@@ -119,27 +120,9 @@ def _periods(connection: Connection, managed: Managed) -> list[Period]:
     ]
 
 
-def _point(connection: Connection, managed: Managed, text: str) -> Bound | None:
-    """A value of the partition key, if the text is one."""
-    try:
-        query = SQL("SELECT frostline.output(%s::{})").format(SQL(managed.table.key_type))
-        row = connection.execute(query, (text,)).fetchone()
-    except psycopg.DataError:
-        return None
-    return parse_bound(row[0]) if row else None
-
-
-def _meant(name: str, range_: Range | None, wanted: str, point: Bound | None) -> bool:
-    if wanted in (name, name.partition(".")[2]):
-        return True
-    if point is None or range_ is None:
-        return False
-    return (range_.lower is None or range_.lower <= point) and (range_.upper is None or point < range_.upper)
-
-
-def _hot(connection: Connection, managed: Managed, wanted: str, point: Bound | None) -> Iterator[Finding]:
+def _hot(connection: Connection, managed: Managed, wanted: Meant) -> Iterator[Finding]:
     for leaf in managed.table.leaves:
-        if _meant(str(leaf), leaf.range, wanted, point):
+        if wanted.is_(str(leaf), leaf.range):
             running = queries.row(connection, "on_its_way", table=managed.id, leaf=str(leaf))
             if running is None:
                 yield Finding(str(leaf), "hot", problems=("its rows are in Postgres; the lake has none of them",))

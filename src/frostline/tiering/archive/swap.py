@@ -9,7 +9,7 @@ from psycopg.types.json import Jsonb
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.delta import tables as delta
-from frostline.errors import OperationError, RefusedError
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
@@ -110,16 +110,10 @@ def _altered(operation: Operation) -> OperationError:
 
 def _check_droppable(connection: Connection, operation: Operation) -> None:
     """Tried in a savepoint, for only Postgres knows all that may depend on a table."""
-    try:
-        with connection.transaction() as attempt:
-            connection.execute(SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, operation.parked)))
-            raise psycopg.Rollback(attempt)
-    except psycopg.errors.DependentObjectsStillExist as error:
-        raise RefusedError(
-            f"{operation.leaf} stays in Postgres: something depends on that partition itself",
-            detail=error.diag.message_detail,
-            hint="let it refer to the partitioned table, then run the same command again",
-        ) from None
+    stays = f"{operation.leaf} stays in Postgres: something depends on that partition itself"
+    with ddl.droppable(stays), connection.transaction() as attempt:
+        connection.execute(SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, operation.parked)))
+        raise psycopg.Rollback(attempt)
 
 
 def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:

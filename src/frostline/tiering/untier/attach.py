@@ -8,13 +8,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import UPPER_CHECK
-from frostline.errors import Interrupted, OperationError, RefusedError
+from frostline.errors import Interrupted, OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
@@ -81,14 +80,8 @@ def attach(connection: Connection, operation: Operation) -> None:
 
     relations = [managed.table.oid, managed.hot_oid, period.oid]
     locks = replace(wanted(connection, operation, relations), fence=managed.id)
-    try:
+    with ddl.droppable(f"{period} stays in the lake: something depends on that partition itself"):
         with_short_locks(connection, work, f"attaching {period}", locks)
-    except psycopg.errors.DependentObjectsStillExist as error:
-        raise RefusedError(
-            f"{period} stays in the lake: something depends on that partition itself",
-            detail=error.diag.message_detail,
-            hint="let it refer to the partitioned table, then run the same command again",
-        ) from None
 
 
 def _wait_for_older(connection: Connection, operation: Operation) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 from psycopg.sql import SQL, Identifier
 
 from frostline.catalog import queries, registry
@@ -17,7 +16,6 @@ from frostline.delta import collect
 from frostline.delta import follow as following
 from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
-from frostline.model.bounds import Bound, parse_bound
 from frostline.report import Report
 from frostline.tiering import ddl
 from frostline.tiering.archive import plan, steps
@@ -25,6 +23,7 @@ from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import adopted
 from frostline.tiering.locks import from_settings, only_writer
+from frostline.tiering.meant import meant
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.trim import trim
 from frostline.tiering.untier import attach, compare, follow, load, recover
@@ -130,32 +129,15 @@ def chosen(connection: Connection, managed: Managed, text: str | None) -> list[P
     cold = periods(connection, managed)
     if text is None:
         return cold
-    point = _point(connection, managed, text)
-    meant = [at for at, period in enumerate(cold) if _is_meant(period, text, point)]
-    if not meant:
+    wanted = meant(connection, managed, text)
+    found = [at for at, period in enumerate(cold) if wanted.is_(str(period), period.range)]
+    if not found:
         raise RefusedError(
             f"{managed.table} has no cold period {text}; nothing was changed",
             detail="cold: " + (", ".join(str(period) for period in cold) or "nothing"),
             hint="name a foreign partition, or a value of the partition key",
         )
-    return cold[: meant[0] + 1]
-
-
-def _is_meant(period: Period, text: str, point: Bound | None) -> bool:
-    if text in (period.name, str(period)):
-        return True
-    lower, upper = period.range.lower, period.range.upper
-    return point is not None and (lower is None or lower <= point) and (upper is None or point < upper)
-
-
-def _point(connection: Connection, managed: Managed, text: str) -> Bound | None:
-    """A value of the partition key, if the text is one."""
-    try:
-        query = SQL("SELECT frostline.output(%s::{})").format(SQL(managed.table.key_type))
-        row = connection.execute(query, (text,)).fetchone()
-    except psycopg.DataError:
-        return None
-    return parse_bound(row[0]) if row else None
+    return cold[: found[0] + 1]
 
 
 def _changes(connection: Connection, managed: Managed, period: Period) -> int:
