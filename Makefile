@@ -36,6 +36,7 @@ test: fetch check
 soak: fetch
 	SOAK_EXAMPLES=50000 $(BIN)/pytest tests/integration/gateway/test_generated.py
 	SOAK_EXAMPLES=50000 $(BIN)/pytest tests/integration/writes/test_machine.py
+	SOAK_EXAMPLES=10000 $(BIN)/pytest tests/integration/tiering/test_lives.py
 	SOAK_FAULTS=1000 $(BIN)/pytest -s tests/faults
 
 check: setup

@@ -81,6 +81,7 @@ class Executor:
                 return self._declare_again(*again, parameters)
         if self.transaction.status == ACTIVE and text.startswith(_INSERT):
             return self._insert(text, (), parameters)
+        text = lexer.keep_signs(text)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
         if self.transaction.status == FAILED and first not in ENDS:

@@ -115,6 +115,25 @@ def splice(sql: str, changes: Sequence[tuple[int, int, str]]) -> str:
     return "".join([*parts, sql[at:]])
 
 
+def keep_signs(sql: str) -> str:
+    """postgres_fdw writes a negative zero as (-0)::real, which Postgres reads as the integer 0; as a string it stays.
+
+    No other constant comes as -0.
+    """
+    if "(-0)::" not in sql:
+        return sql
+    found = tokens(sql)
+    shapes = zip(found, found[1:], found[2:], found[3:], strict=False)
+    return splice(
+        sql,
+        [
+            (minus.start, zero.end, "'-0'")
+            for minus, zero, closed, cast in shapes
+            if (minus.text, zero.text, closed.text, cast.kind) == ("-", "0", ")", "typecast")
+        ],
+    )
+
+
 def quoted(text: str | None) -> str:
     """A value as a literal."""
     return "NULL" if text is None else "'" + text.replace("'", "''") + "'"

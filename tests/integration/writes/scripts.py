@@ -28,6 +28,7 @@ SINGLE = [
     "UPDATE {t} SET i = 2147483647 + i WHERE id = 8",
     "UPDATE {t} SET f = 'NaN', n = 'NaN' WHERE id = 408",
     "UPDATE {t} SET f = 'NaN' WHERE id = 8 RETURNING f",
+    "UPDATE {t} SET f = '-0', t = '(-0)::real' WHERE id IN (8, 408) RETURNING f::text, t",
     "UPDATE {t} SET f = '-Infinity', t = E'tab\\t nl\\n bs\\\\ q\\'' WHERE id = 8 RETURNING f, t",
     "UPDATE {t} SET t = upper(t) WHERE t LIKE 'row 1%'",
     "UPDATE {t} SET t = upper(t) WHERE t ~ '^row 2' RETURNING t",
