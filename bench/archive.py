@@ -24,7 +24,7 @@ from frostline.local import artifacts
 from frostline.local import stack as local_stack
 from frostline.pipeline import export, session
 from frostline.report import Silent
-from frostline.tiering import register
+from frostline.tiering import register, shape
 from frostline.tiering.archive.run import archive
 from frostline.tiering.locks import LOCK_TIMEOUT_MS
 
@@ -146,11 +146,11 @@ def _fresh(world: World, name: str) -> Managed:
     """The table's lake side, empty again."""
     with connect(world.dsn) as connection:
         managed = registry.get(connection, name)
-    with lake.opened(world.settings) as catalog:
-        if catalog.table_exists(lake.identifier(managed)):
-            catalog.purge_table(lake.identifier(managed))
-    lake.ensure_table(world.settings, managed, set())
-    return managed
+        with lake.opened(world.settings) as catalog:
+            if catalog.table_exists(lake.identifier(managed)):
+                catalog.purge_table(lake.identifier(managed))
+        lake.ensure_table(world.settings, managed, set())
+        return shape.followed(connection, world.settings, managed)
 
 
 @contextmanager

@@ -62,7 +62,8 @@ class Twins:
     def archive(self, before: str) -> int:
         """Make partitions cold; how many."""
         with Warm(self.world.spark_here) as warm:
-            return len(list(run.periods(self.world.settings, f"public.{self.tiered}", Silent(), warm, before)))
+            name = f"public.{self.tiered}"
+            return len(list(run.periods(self.world.settings, name, Silent(), warm, before, named=True)))
 
     def fold(self) -> list[Folded]:
         with Warm(self.world.spark_here) as warm:
