@@ -14,6 +14,7 @@ QUERIES = {
     "count": ("events", "SELECT count(*) FROM {} WHERE kind < 64"),
     "groups": ("events", "SELECT kind, count(*), sum(id), avg(kind) FROM {} GROUP BY kind"),
     "count, 20 columns": ("wide", "SELECT count(*) FROM {} WHERE i4 < 32000"),
+    "count, 20 columns, one period": ("broad", "SELECT count(*) FROM {} WHERE i4 < 32000"),
 }
 
 

@@ -53,12 +53,16 @@ class Month:
 
 
 def shapes(rows: int) -> dict[str, Shape]:
-    """`events` has all the cold rows asked for; `few` has its files' size but few of them; `wide` has 20 columns."""
+    """`events` has all the cold rows asked for; `few` has its files' size but few of them.
+
+    `wide` has 20 columns; so has `broad`, with all its rows in one period.
+    """
     per_period = rows // 40
     found = [
         Shape("events", NARROW, NARROW_ROW, 40, per_period, hot_rows=200_000),
         Shape("few", NARROW, NARROW_ROW, 2, per_period),
         Shape("wide", WIDE, WIDE_ROW, 10, rows // 100),
+        Shape("broad", WIDE, WIDE_ROW, 1, rows // 10),
     ]
     return {shape.name: shape for shape in found}
 

@@ -29,6 +29,8 @@ from frostline.tiering.archive.run import archive
 
 _PASSWORD = "bench"  # noqa: S105  of a server that listens on this machine for an hour
 
+_COMPLETE, _ARCHIVED = "complete", "archived"
+
 
 @dataclass
 class World:
@@ -78,30 +80,26 @@ def _peer(settings: Settings, directory: Path, report: Report) -> tuple[Server, 
 
 
 def _build(world: World, report: Report) -> None:
-    with world.connect() as connection:
-        if connection.execute("SELECT to_regclass('built')").fetchone() == (None,):
+    with world.connect() as connection, world.connect(world.peer) as peer:
+        _create(connection, "plain", tables.create(world.shapes["events"], "plain", cold_rows=False))
+        for shape in world.shapes.values():
+            if _said(connection, shape.name) == _ARCHIVED:
+                continue
             started = time.monotonic()
-            for shape in world.shapes.values():
-                with world.connect(world.peer) as peer:
-                    _create(peer, shape.name, tables.create(shape))
-                _create(connection, shape.name, tables.create(shape))
-                print(f"  {shape.name}: {shape.cold_rows:,} rows, {time.monotonic() - started:.0f} s", flush=True)
-            _create(connection, "plain", tables.create(world.shapes["events"], "plain", cold_rows=False))
-            _archive(world, report)
-            print(f"  archived, {time.monotonic() - started:.0f} s", flush=True)
-            connection.execute("CREATE TABLE built AS SELECT now()")
+            _create(peer, shape.name, tables.create(shape))
+            _create(connection, shape.name, tables.create(shape))
+            _archive(world, shape.name, report)
+            connection.execute(f"VACUUM ANALYZE {shape.name}")
+            connection.execute(f"COMMENT ON TABLE {shape.name} IS '{_ARCHIVED}'")
+            print(f"  {shape.name}: {shape.cold_rows:,} rows, {time.monotonic() - started:.0f} s", flush=True)
         _link(world, connection)
 
 
-def _archive(world: World, report: Report) -> None:
+def _archive(world: World, name: str, report: Report) -> None:
     jars = artifacts.fetch(world.settings, report=report).jars
     with connect(world.dsn) as connection:
-        for name in world.shapes:
-            register.register(connection, f"public.{name}", f"{tables.HOT_MONTHS} months")
-    for name in world.shapes:
-        archive(world.settings, f"public.{name}", report, lambda: session.spark_session(world.settings, jars))
-    with world.connect() as connection:
-        connection.execute("VACUUM ANALYZE")
+        register.register(connection, f"public.{name}", f"{tables.HOT_MONTHS} months")
+    archive(world.settings, f"public.{name}", report, lambda: session.spark_session(world.settings, jars))
 
 
 def _link(world: World, connection: psycopg.Connection[Any]) -> None:
@@ -133,10 +131,15 @@ def _link(world: World, connection: psycopg.Connection[Any]) -> None:
 
 def _create(connection: psycopg.Connection[Any], name: str, statements: Iterator[str]) -> None:
     """Make a table, unless an earlier run got to its end."""
-    found = connection.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", [name]).fetchone()
-    if found == ("complete",):
+    if _said(connection, name) == _COMPLETE:
         return
     connection.execute(f"DROP TABLE IF EXISTS {name}")
     for statement in statements:
         connection.execute(statement)
-    connection.execute(f"COMMENT ON TABLE {name} IS 'complete'")
+    connection.execute(f"COMMENT ON TABLE {name} IS '{_COMPLETE}'")
+
+
+def _said(connection: psycopg.Connection[Any], name: str) -> str | None:
+    """What a table's comment says about how far an earlier run has come with it."""
+    found = connection.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", [name]).fetchone()
+    return found[0] if found else None
