@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from faults.drama import Outcome
-from frostline.faults import POINTS
+from frostline.faults import FOLD_POINTS, POINTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 _BEGIN, _END = "<!-- written by make soak: begin -->", "<!-- end -->"
-_STEPS = tuple(dict.fromkeys(point.partition(".")[0] for point in POINTS))
+_POINTS = POINTS | FOLD_POINTS
+_STEPS = tuple(dict.fromkeys(point.partition(".")[0] for point in _POINTS))
 _ENDS = {
     "went on": "went on from there",
     "began anew": "began anew",
@@ -52,7 +53,7 @@ def table(outcomes: list[Outcome], seed: int) -> str:
         lines.append(f"| {_STEPS[step]} | {victim} | {len(found)} | {_counts(first)} | {_counts(ends)} |")
     reached = Counter(fault.point for fault in met)
     lines += ["", "| point | what is true there | faults |", "|---|---|---:|"]
-    lines += [f"| `{point}` | {meaning} | {reached[point]} |" for point, meaning in POINTS.items()]
+    lines += [f"| `{point}` | {meaning} | {reached[point]} |" for point, meaning in _POINTS.items()]
     return "\n".join(lines) + "\n"
 
 
