@@ -154,7 +154,7 @@ MAINTAIN_POINTS = {
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
     "write.netted": "its versions are about to be handed over",
-    "write.stored": "the client's transaction has them, the gateway has just heard",
+    "write.stored": "the client's transaction has them, or is being sent them, and they count as stored",
     "write.commit": "the client's transaction is about to commit, and waits for the gateway's word",
 }
 

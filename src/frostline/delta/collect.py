@@ -18,7 +18,10 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 3"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 4"  # its comment; functions of an older one are made anew by `frostline init`
+# A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them follow,
+# or that they are too many for that.
+ALL, FEW, MANY = "0", "=", "+"
 
 
 @dataclass(frozen=True)
@@ -181,8 +184,13 @@ DECLARE
   retained text;
   lowest {key_type};
   altered bool;
+  told_rows bigint;
+  more bool;
 BEGIN
-  SELECT t.followed IS DISTINCT FROM frostline.shape(t.id) INTO altered FROM frostline.tables t WHERE t.id = {id};
+  -- Whoever has altered the table in this transaction has a transaction number.
+  IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+    SELECT t.followed IS DISTINCT FROM frostline.shape(t.id) INTO altered FROM frostline.tables t WHERE t.id = {id};
+  END IF;
   IF altered THEN
     -- By this very transaction: the gateway cannot see it, and nobody else can have done so since it was asked.
     IF EXISTS (SELECT FROM {held}) THEN
@@ -191,19 +199,36 @@ BEGIN
     END IF;
     RETURN;
   END IF;
-  WITH held AS MATERIALIZED (SELECT * FROM {held}),
+  -- One round trip, in which they count as stored: from here on they are, or the statement fails.
+  WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = {all} RETURNING h.*),
   kept AS (
     INSERT INTO {delta} ({columns}, _op, _seq, _prev)
-    SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op <> 'H'
+    SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op NOT IN ({few}, {many})
     ON CONFLICT ({key}, _prev) DO NOTHING RETURNING 1
-  ), moved AS (
-    INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
   ){passing}
-  SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
-    count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T'),
-    max(held.{key_column}) FILTER (WHERE held._op <> 'H')
-  INTO found_rows, kept_rows, found_batch, new_rows, lowest, newest_key
+  SELECT count(*) FILTER (WHERE held._op NOT IN ({few}, {many})), (SELECT count(*) FROM kept),
+    count(*) FILTER (WHERE held._op = 'U'), min(held.{key_column}) FILTER (WHERE held._op = 'U'),
+    max(held.{key_column}), max(held._seq) FILTER (WHERE held._op = {few}),
+    coalesce((max(held._prev) FILTER (WHERE held._op = {few}))::text, '-'), bool_or(held._op = {many})
+  INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more
   FROM held;
+  IF more THEN
+    WITH held AS MATERIALIZED (SELECT * FROM {held}),
+    kept AS (
+      INSERT INTO {delta} ({columns}, _op, _seq, _prev)
+      SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op <> 'H'
+      ON CONFLICT ({key}, _prev) DO NOTHING RETURNING 1
+    ), moved AS (
+      INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
+    ){passing}
+    SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
+      count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T'),
+      max(held.{key_column}) FILTER (WHERE held._op <> 'H')
+    INTO found_rows, kept_rows, found_batch, new_rows, lowest, newest_key
+    FROM held;
+  ELSIF coalesce(told_rows, 0) <> found_rows THEN
+    RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = {lost}, HINT = 'Nothing was changed.';
+  END IF;
   IF found_rows = 0 THEN
     RETURN;
   END IF;
@@ -238,9 +263,11 @@ BEGIN
       DETAIL = format('A row has %s.', lowest),
       HINT = 'Nothing was changed. Rows that old are removed: the table''s option "retention" says when.';
   END IF;
-  said := format('%s %s %s', {id}, found_batch, found_rows);
-  -- One round trip; a SELECT would take three.
-  DELETE FROM frostline.call_collected c WHERE c.argument = said RETURNING c.answer INTO computed_at;
+  IF more THEN
+    said := format('%s %s %s', {id}, found_batch, found_rows);
+    -- One round trip; a SELECT would take three.
+    DELETE FROM frostline.call_collected c WHERE c.argument = said RETURNING c.answer INTO computed_at;
+  END IF;
   -- A version of a row that is hot by now would be read by nobody: its period came back since it was computed.
   IF computed_at IS DISTINCT FROM current_snapshot
      OR newest_key IS NOT NULL AND (newest_key < current_seam::{key_type}) IS NOT TRUE THEN
@@ -264,6 +291,10 @@ END $frostline$"""
         hot=Identifier(*target.hot),
         written=_names(written),
         passing=passing,
+        all=SQL(ALL),
+        few=Literal(FEW),
+        many=Literal(MANY),
+        lost=Literal(f"versions of cold rows of {table} were lost on their way"),
         forget=SQL("\n  DELETE FROM {};").format(name) if found else SQL(""),
         fence=Literal(FENCE),
         id=Literal(id_),

@@ -303,6 +303,9 @@ class Executor:
         call = calls.asked(tokens, parameters)
         if call is not None:
             return Result("DELETE 1", calls.answer(self.view, call))
+        held = held_table(tokens)
+        if held is not None and tokens[0].word("delete"):
+            return Result("DELETE {}", versions.taken(self.view, held[0], tokens))
         statement = writes.modify(text, tokens)
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters)

@@ -7,7 +7,7 @@ partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from psycopg.pq.abc import PGresult
@@ -15,9 +15,10 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline import faults
 from frostline.catalog.cold import ColdColumn
+from frostline.delta.collect import ALL, FEW, MANY
 from frostline.errors import QueryError
 from frostline.gateway import lexer
-from frostline.gateway.bench import WRITE, Batch, Bench, Write, Written, names, numbers, values
+from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source
 from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
@@ -27,32 +28,46 @@ from frostline.gateway.view import View, exported, in_range
 from frostline.gateway.wire.messages import Field
 from frostline.model.bounds import Bound, Range, parse_bound
 
+Version = Mapping[str, str | None]  # by column
 _KEYS_AT_ONCE = 50_000
 _UNIT = {"date": 86_400_000_000}  # between two neighbouring keys, where that is not one
 
 
 def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tuple[int, int]) -> Rows:
     """The versions that wait to be stored, as the collecting function asks for them."""
-    written = view.written_of(table_id)
-    if not written.held:
-        return FixedRows(_fields(tokens))
-    bench = view.benches[table_id]
-    if bench.pending is None or bench.pending.of is not written:
-        bench.pending = _known(view, bench, written) or _netted(view, bench, written)
-    if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
-        view.store(table_id, Written(written.writes, (), written.batches))
-        return FixedRows(_fields(tokens))
-    faults.reached("write.netted")
-    if bench.pending.versions:
-        fields = _fields(tokens)
-        return FixedRows(fields, [[row.get(field.name) for field in fields] for row in bench.pending.versions])
-    rows = f"{bench.versions.as_string(None)} WHERE _batch = {bench.pending.number}"
+    fields = _fields(tokens[1 : lexer.clause(tokens, "from")])
+    batch = _waiting(view, table_id)
+    if batch is None:
+        return FixedRows(fields)
+    if batch.versions:
+        return FixedRows(fields, _listed(fields, batch.versions))
+    rows = f"{view.benches[table_id].versions.as_string(None)} WHERE _batch = {batch.number}"
     return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
+
+
+def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
+    """The same in one round trip, if they are few: whoever takes them stores them, or the statement fails.
+
+    Before them comes a row that says how many they are, of which batch, and at which snapshot they were worked out; or
+    that they are more, and wait to be read and acknowledged.
+    """
+    at = lexer.clause(tokens, "returning")
+    if at is None or not _asks_for_all(tokens[:at]):
+        raise QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
+    fields = _fields(tokens[at + 1 :])
+    batch = _waiting(view, table_id)
+    if batch is None:
+        return FixedRows(fields)
+    bench = view.benches[table_id]
+    found = batch.versions or _few(view, bench, batch)
+    head = {"_op": FEW if found else MANY, "_seq": str(batch.rows), "_batch": str(batch.number)}
+    if found:
+        head["_prev"] = _acknowledged(view, bench, batch)
+    return FixedRows(fields, _listed(fields, [head, *found]))
 
 
 def stored(view: View, argument: str) -> str:
     """The client has stored a batch: from now on its transaction sees these versions."""
-    faults.reached("write.stored")
     table_id, number, rows = map(int, argument.split())
     bench, written = view.benches.get(table_id), view.written_of(table_id)
     batch = bench.pending if bench is not None else None
@@ -62,9 +77,52 @@ def stored(view: View, argument: str) -> str:
             hint="nothing was changed; did somebody read the held versions, or change a trigger of Frostline's?",
             sqlstate="XX000",
         )
-    bench.pending, bench.last_batch = None, number
-    view.store(table_id, Written(written.writes, (), (*written.batches, number)))
-    return "-" if bench.table.snapshot_id is None else str(bench.table.snapshot_id)
+    return _acknowledged(view, bench, batch) or "-"
+
+
+def _acknowledged(view: View, bench: Bench, batch: Batch) -> str | None:
+    """The batch is the client's; returns the snapshot of the lake it was worked out at."""
+    faults.reached("write.stored")
+    bench.pending, bench.last_batch = None, batch.number
+    view.store(bench.table.id, Written(batch.of.writes, (), (*batch.of.batches, batch.number)))
+    return None if bench.table.snapshot_id is None else str(bench.table.snapshot_id)
+
+
+def _waiting(view: View, table_id: int) -> Batch | None:
+    """What waits to be stored; None: nothing does."""
+    written = view.written_of(table_id)
+    if not written.held:
+        return None
+    bench = view.benches[table_id]
+    if bench.pending is None or bench.pending.of is not written:
+        bench.pending = _known(view, bench, written) or _netted(view, bench, written)
+    if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
+        view.store(table_id, Written(written.writes, (), written.batches))
+        return None
+    faults.reached("write.netted")
+    return bench.pending
+
+
+def _few(view: View, bench: Bench, batch: Batch) -> Sequence[Version]:
+    """The versions of a small batch on the bench; none where a row becomes hot, for those are stored elsewhere."""
+    if batch.rows > FEW_ROWS:
+        return ()
+    query = SQL("SELECT * FROM {} WHERE _batch = {}").format(bench.versions, Literal(batch.number))
+    (result,) = view.at_bench(bench, [query.as_string(None)])
+    fields = [(result.fname(at) or b"").decode() for at in range(result.nfields)]
+    found = [dict(zip(fields, row, strict=True)) for row in _rows(result)]
+    return () if any(version["_op"] == "H" for version in found) else found
+
+
+def _asks_for_all(tokens: Sequence[Token]) -> bool:
+    """Whether a DELETE has the one condition by which the collecting function says that it stores what it gets."""
+    where = lexer.clause(tokens, "where")
+    words = [token.text for token in tokens[where + 1 :] if token.text not in "()"] if where is not None else []
+    return words == ["_batch", "=", ALL]
+
+
+def _listed(fields: Sequence[Field], found: Iterable[Version]) -> list[list[str | None]]:
+    return [[version.get(field.name) for field in fields] for version in found]
 
 
 def refuse_uncollected(view: View) -> None:
@@ -347,5 +405,4 @@ def _cannot_hold(view: View, bench: Bench, number: int) -> QueryError:
 
 
 def _fields(tokens: Sequence[Token]) -> list[Field]:
-    end = lexer.clause(tokens, "from")
-    return [Field(token.text) for token in tokens[1:end] if token.text != ","]
+    return [Field(token.text) for token in tokens if token.kind != "punctuation"]
