@@ -19,8 +19,8 @@ from frostline.model.types import delta_type
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
 VERSION = "stores cold rows, version 4"  # its comment; functions of an older one are made anew by `frostline init`
-# A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them follow,
-# or that they are too many for that.
+# A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
+# follow, or that they are too many for that.
 ALL, FEW, MANY = "0", "=", "+"
 
 

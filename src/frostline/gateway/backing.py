@@ -42,6 +42,7 @@ class Backing:
         self._early: tuple[str, ...] | None = None  # questions sent before they were asked
         self._early_at = 0.0
         self._later: list[str] = []  # goes along with what is asked next
+        self._ahead: str | None = None  # a question that is being answered, and is yet to be asked
         self.open = False
         self.snapshot: str | None = None
         self.server = ""  # since when the server runs that we are connected to
@@ -51,6 +52,7 @@ class Backing:
         """The connection inside the transaction that `begin` opened."""
         if self._connection is None or not self.open:
             raise QueryError("the backing transaction is not open")
+        self._settle()
         return self._connection
 
     def prepare(self, name: str, statement: str) -> None:
@@ -120,6 +122,28 @@ class Backing:
                 self._opened(self._connection, None)
             self.end()
 
+    def ahead(self, question: str) -> None:
+        """Let Postgres work on what will be asked next; who asks something else waits for it and goes on."""
+        _ask(self.connection, [question])
+        self._ahead = question
+
+    def answer(self, question: str) -> PGresult:
+        """The answer to one question."""
+        if self._ahead != question:
+            self.ahead(question)
+        return self._settle()[0]
+
+    def _settle(self) -> list[PGresult]:
+        """Wait for what was asked ahead; when it failed, so has the transaction."""
+        if self._ahead is None or self._connection is None:
+            return []
+        self._ahead = None
+        with self.running():
+            found = _results(self._connection.pgconn)
+            if found[0].status == ExecStatus.FATAL_ERROR:
+                raise error_from_result(found[0])
+        return found
+
     def end(self) -> None:
         """Forget the transaction and everything in it."""
         if self._early is not None:
@@ -127,6 +151,8 @@ class Backing:
             self._discard()
         if self._connection is not None and self.open:
             try:
+                with contextlib.suppress(psycopg.Error, QueryError):  # nobody wants to know any more
+                    self._settle()
                 self._connection.execute("ROLLBACK")
             except psycopg.Error:
                 self.close()
@@ -137,7 +163,7 @@ class Backing:
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
-        self._connection, self.open, self._early = None, False, None
+        self._connection, self.open, self._early, self._ahead = None, False, None, None
         self._later.clear()
 
     def later(self, statement: str) -> None:

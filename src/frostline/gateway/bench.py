@@ -12,7 +12,7 @@ was first. Nothing is ever taken back here: after a rollback to a savepoint some
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg.sql import SQL, Composed, Identifier, Literal
@@ -23,6 +23,7 @@ from frostline.gateway.lexer import quoted
 from frostline.gateway.names import Source
 from frostline.model.tables import derived_name
 
+Later = Callable[[], list[str]]  # statements that mostly nobody needs
 LOAD, PREV, WRITE = Identifier("!load"), Identifier("!prev"), Identifier("!write")
 FEW_ROWS = 100  # fit into a statement
 _MANY_ROWS = 300
@@ -64,7 +65,7 @@ class Made:
 
     write: Write
     versions: tuple[Mapping[str, str | None], ...]
-    noted: tuple[str, ...]
+    noted: Later
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Bench:
     indexed: bool = False
     counts: Counter[int] = field(default_factory=Counter)  # by write: how many rows it removed or added
     quick: Made | None = None
-    deferred: list[str] = field(default_factory=list)  # what the tables lack; wanted once somebody looks at them
+    deferred: list[Later] = field(default_factory=list)  # what the tables lack; wanted once somebody looks at them
     _loaded: int = 0  # rows in `work`
 
     def __post_init__(self) -> None:
@@ -143,7 +144,7 @@ class Bench:
     def note(self, made: Made) -> None:
         """A write that did not need the tables."""
         self.quick = made
-        self.deferred += made.noted
+        self.deferred.append(made.noted)
 
     def tidy(self) -> list[str]:
         """Earlier statements are over: forget the rows they looked at once there are many."""

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import encode
-from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
+from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Later, Write, numbers, values
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
@@ -24,7 +24,7 @@ class Load:
     """Rows on the bench, or on their way there: `before` puts them there."""
 
     number: int
-    before: list[str]
+    before: Later
     columns: Sequence[ColdColumn] = ()
     rows: Sequence[Sequence[str | None]] = ()  # a few: these columns, the primary key, the version
 
@@ -54,25 +54,35 @@ def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batc
     if first is None or first.num_rows == 0:
         return None
     held = view.written_of(bench.table.id).held
-    before = [] if held or view.reading else bench.tidy()
     after = [_without_removed(bench, held, number)] if held else []
-    names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
-    target = SQL("{} ({})").format(bench.work, names).as_string(None)
+
+    def before() -> list[str]:
+        return [] if held or view.reading else bench.tidy()
+
+    def target() -> str:
+        names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
+        return SQL("{} ({})").format(bench.work, names).as_string(None)
+
     second = batches.next()
     if second is None and first.num_rows <= FEW_ROWS:
-        bench.loaded(first.num_rows)
         rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
-        return Load(number, [*before, f"INSERT INTO {target} VALUES {values(rows)}", *after], columns, rows)
-    view.at_bench(bench, before)
+
+        def listed() -> list[str]:
+            tidied = before()
+            bench.loaded(len(rows))
+            return [*tidied, f"INSERT INTO {target()} VALUES {values(rows)}", *after]
+
+        return Load(number, listed, columns, rows)
+    view.at_bench(bench, before())
     count = 0
-    with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:
+    with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target()} FROM STDIN") as copy:
         for batch in chain((first, second), iter(batches.next, None)):
             if batch is not None:
                 count += batch.num_rows
                 for lines in encode.copy_lines(batch):
                     copy.write(lines)
     bench.loaded(count)
-    return Load(number, after)
+    return Load(number, lambda: after)
 
 
 def _without_removed(bench: Bench, held: Sequence[Write], load: int) -> str:

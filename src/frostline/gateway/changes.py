@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
@@ -76,7 +77,7 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
     table = tables[source]
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
-    load = candidates(view, source, table, _known(statement, table, parameters))
+    load = candidates(view, source, table, _known(view, statement, table, parameters))
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
     quickly = quick.modify(view, statement, table, load, parameters) if load.rows else None
@@ -84,7 +85,7 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
         return Done(quickly, way=Way.ASKED)
     own = _own(statement, LOAD) + SQL(" = {}").format(Literal(load.number))
     others = [(other.start, other.end, fallback.whole(view, other.source, tables)) for other in statement.others]
-    return _worked(view, statement, table, own, parameters, load.before, others)
+    return _worked(view, statement, table, own, parameters, load.before(), others)
 
 
 def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Parameters) -> Done:
@@ -190,8 +191,9 @@ def _on_the_bench(
     return lexer.splice(statement.text[: statement.end], changes)
 
 
-def _known(statement: Modify, table: ColdTable, parameters: Parameters) -> Narrowed:
+def _known(view: View, statement: Modify, table: ColdTable, parameters: Parameters) -> Narrowed:
     if statement.others:
         return Narrowed()
     text = statement.select
-    return narrowed(text, lexer.tokens(text), table, parameters)
+    expect = partial(view.expect, statement.target.source, table)
+    return narrowed(text, lexer.tokens(text), table, parameters, expect)

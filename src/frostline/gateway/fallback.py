@@ -82,7 +82,7 @@ def _versions(view: View, source: Source, table: ColdTable, known: Narrowed) -> 
     view.at_bench(bench, [])
     load = candidates(view, source, table, known)
     rows = f'(SELECT ctid, * FROM {bench.work.as_string(None)} WHERE "!load" = {load.number if load else "NULL"})'
-    return rows, load.before if load else []
+    return rows, load.before() if load else []
 
 
 def _locks(tokens: Sequence[Token]) -> list[tuple[int, int, str]]:

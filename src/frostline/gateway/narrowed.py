@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from frostline.catalog.cold import ColdTable
@@ -45,16 +45,25 @@ class Narrowed:
     keys: tuple[str, ...] = ()
 
 
-def narrowed(text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters) -> Narrowed:
-    """All that is known of a SELECT's rows."""
+def narrowed(
+    text: str,
+    tokens: Sequence[Token],
+    table: ColdTable,
+    parameters: Parameters,
+    first: Callable[[tuple[str, ...]], None] | None = None,
+) -> Narrowed:
+    """All that is known of a SELECT's rows; `first` is told the keys as soon as they are."""
     try:
         select = cut(text, tokens)
     except Unknown:
         return Narrowed()
+    keys = key_conditions(select, table, parameters)
+    if first is not None:
+        first(keys)
     return Narrowed(
         known_part(select, table, parameters),
         pruning.conditions(select, table, parameters),
-        key_conditions(select, table, parameters),
+        keys,
     )
 
 

@@ -25,12 +25,13 @@ from frostline.gateway.writes import Modify
 # An assignment to one of these means the same as a cast, whatever its precision; a string too long would be cut.
 _ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
 
+_PREPARED = "frostline_constraints"
 _CONSTRAINTS = """
-SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
-WHERE c.conrelid = {t} AND c.contype = 'c' AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
+(regclass) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
+WHERE c.conrelid = $1 AND c.contype = 'c' AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
 UNION ALL
 SELECT pg_catalog.format('%I IS NOT NULL', a.attname) FROM pg_catalog.pg_attribute a
-WHERE a.attrelid = {t} AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
+WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
 """
 # By connection and table: what the constraints were. Most likely they still are.
 _known: WeakKeyDictionary[object, dict[int, list[str]]] = WeakKeyDictionary()
@@ -70,13 +71,13 @@ def _castable(column: ColdColumn) -> bool:
 
 def _asked(view: View, bench: Bench, statement: Modify, found: Load, parameters: Parameters) -> PGresult | None:
     """New rows, with the version each replaces, and its own; None: one of them must not be."""
-    relation = lexer.quoted(bench.like.as_string(None)) + "::pg_catalog.regclass"
+    if not view.backing.prepared(_PREPARED):
+        view.backing.prepare(_PREPARED, _CONSTRAINTS)
+    listing = f"EXECUTE {_PREPARED} ({lexer.quoted(bench.like.as_string(None))})"
     known = _known.setdefault(view.backing.connection, {})
     for _ in range(2):
         assumed = known.get(bench.table.id, [])
-        listed, rows = view.backing.batch(
-            [_CONSTRAINTS.format(t=relation), _question(bench, statement, found, parameters, assumed)]
-        )
+        listed, rows = view.backing.batch([listing, _question(bench, statement, found, parameters, assumed)])
         known[bench.table.id] = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
         if known[bench.table.id] == assumed:
             last = rows.nfields - 1
@@ -137,13 +138,7 @@ def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresu
     ]
     key = [columns.index(column) for column in bench.key]
     names = [column.name for column in columns]
-    removed = SQL("{} ({}, {}, {})").format(bench.removed, bench.key_names(), PREV, WRITE).as_string(None)
-    lost = values([*(row[at] for at in key), row[width], str(write.number)] for row in rows)
-    noted = [f"INSERT INTO {removed} VALUES {lost}"]
     kept = range(width) if verb == "UPDATE" else key
-    if verb == "UPDATE":
-        added = SQL("{} ({}, {})").format(bench.added, SQL(", ").join(map(Identifier, names)), WRITE).as_string(None)
-        noted.append(f"INSERT INTO {added} VALUES {values([*row[:width], str(write.number)] for row in rows)}")
     versions = tuple(
         {
             **{names[at]: row[at] for at in kept},
@@ -153,4 +148,15 @@ def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresu
         }
         for row in rows
     )
-    return Made(write, versions, tuple(noted))
+
+    def noted() -> list[str]:
+        removed = SQL("{} ({}, {}, {})").format(bench.removed, bench.key_names(), PREV, WRITE).as_string(None)
+        lost = values([*(row[at] for at in key), row[width], str(write.number)] for row in rows)
+        found = [f"INSERT INTO {removed} VALUES {lost}"]
+        if verb == "UPDATE":
+            listed = SQL(", ").join(map(Identifier, names))
+            added = SQL("{} ({}, {})").format(bench.added, listed, WRITE).as_string(None)
+            found.append(f"INSERT INTO {added} VALUES {values([*row[:width], str(write.number)] for row in rows)}")
+        return found
+
+    return Made(write, versions, noted)

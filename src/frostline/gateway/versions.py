@@ -60,7 +60,7 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
         return FixedRows(fields)
     bench = view.benches[table_id]
     found = batch.versions or _few(view, bench, batch)
-    head = {"_op": FEW if found else MANY, "_seq": str(batch.rows), "_batch": str(batch.number)}
+    head: dict[str, str | None] = {"_op": FEW if found else MANY, "_seq": str(batch.rows), "_batch": str(batch.number)}
     if found:
         head["_prev"] = _acknowledged(view, bench, batch)
     return FixedRows(fields, _listed(fields, [head, *found]))
@@ -160,11 +160,15 @@ def _known(view: View, bench: Bench, written: Written) -> Batch | None:
         return None
     number = view.next_number()
     found = tuple({**version, "_batch": str(number)} for version in made.versions)
+    bench.deferred.append(lambda: [_inserted(bench, found)])
+    return Batch(number, len(found), written, found)
+
+
+def _inserted(bench: Bench, found: Sequence[Version]) -> str:
     columns = list(found[0])
     names_ = SQL(", ").join(map(Identifier, columns)).as_string(None)
     listed = values([version.get(column) for column in columns] for version in found)
-    bench.deferred.append(f"INSERT INTO {bench.versions.as_string(None)} ({names_}) VALUES {listed}")
-    return Batch(number, len(found), written, found)
+    return f"INSERT INTO {bench.versions.as_string(None)} ({names_}) VALUES {listed}"
 
 
 def _netted(view: View, bench: Bench, written: Written) -> Batch:

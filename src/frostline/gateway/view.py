@@ -158,7 +158,8 @@ class View:
         """Results of statements that may use the bench's tables."""
         if bench.made and not statements and not bench.deferred:
             return []
-        creation = [*bench.creation(), *(indexing := bench.indexing()), *bench.deferred]
+        lacking = itertools.chain.from_iterable(later() for later in bench.deferred)
+        creation = [*bench.creation(), *(indexing := bench.indexing()), *lacking]
         found = self.backing.batch([*creation, *statements])
         bench.made, bench.indexed = True, bench.indexed or bool(indexing)
         bench.deferred.clear()
@@ -366,11 +367,11 @@ class View:
         return self._changed[table.id] or bool(self.written_of(table.id).batches)
 
     def _versions(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str | None:
-        within = sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
+        within = _within(source, table, keys)
         # Of a range that is not cold yet versions are still changed in their places.
         mutable = source.operation is not None or source.snapshot is not None
         if keys or mutable or self.written_of(table.id).batches:
-            if not self._exists(table, within):
+            if self.backing.answer(self._exists(source, table, keys)).get_value(0, 0) != b"t":
                 return None
             name = self._load_delta(table, within)
             self._own.append(name)
@@ -398,11 +399,17 @@ class View:
             row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
         return bool(row and row[0])
 
-    def _exists(self, table: ColdTable, condition: sql.Composable) -> bool:
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} v WHERE {})").format(self.version_rows(table), condition)
-        with self.backing.running():
-            row = self.backing.connection.execute(query).fetchone()
-        return bool(row and row[0])
+    def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> None:
+        """The versions of these keys will be asked for: whether there are any, Postgres can look meanwhile."""
+        known = source.lake_only or (source, ()) in self._deltas or (source, keys) in self._deltas
+        if keys and not known and not self.written_of(table.id).batches and self._may_have(table):
+            self.backing.ahead(self._exists(source, table, keys))
+
+    def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
+        """The question whether there are versions."""
+        within = _within(source, table, keys)
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} v WHERE {})").format(self.version_rows(table), within)
+        return query.as_string(None)
 
     def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)
@@ -441,6 +448,10 @@ def _probe_name(table_id: int) -> str:
 def _hot(source: Source, table: ColdTable) -> bool:
     """An export is read before its range is cold, so only the visible form is checked."""
     return source.operation is None and not source.range.below(table.seam)
+
+
+def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> sql.Composed:
+    return sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
 
 
 def in_range(source: Source, table: ColdTable) -> sql.Composable:
