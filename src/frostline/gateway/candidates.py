@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -14,9 +14,11 @@ from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Later, W
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
-from frostline.gateway.scan import cold_rows
+from frostline.gateway.scan import Scan, cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
+from frostline.lake import point
+from frostline.lake.pruning import Among, Condition
 
 
 @dataclass(frozen=True)
@@ -33,15 +35,21 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
     """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none."""
     bench = view.bench(table)
     columns = bench.settable
-    wanted = {*columns, *table.primary_key, *narrowed.filter.columns}
+    wanted = {*columns, *table.primary_key}
     scan = cold_rows(view, source, table, wanted, narrowed.files, keys=narrowed.keys, versions=True)
     if scan.empty:
         return None
     number = view.next_number()
-    conditions = narrowed.filter.conditions
+    outputs = (*columns, *table.primary_key)
+    few = _at_once(scan, outputs, narrowed.files)
+    if few is not None:
+        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number) if few else None
+    conditions, more = narrowed.filter.conditions, narrowed.filter.columns
+    if not more <= wanted:
+        scan = cold_rows(view, source, table, wanted | more, narrowed.files, keys=narrowed.keys, versions=True)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    outputs = [text(c) for c in (*columns, *table.primary_key)] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
-    query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(outputs))} FROM {scan.sql}{where}"
+    texts = [text(c) for c in outputs] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
+    query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(texts))} FROM {scan.sql}{where}"
     batches = Batches(view.cursors, view.canceller, query)
     try:
         return _load(view, bench, columns, batches, number)
@@ -49,40 +57,67 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
         batches.close()
 
 
+def _at_once(scan: Scan, columns: Sequence[ColdColumn], conditions: Iterable[Condition]) -> list[point.Row] | None:
+    """Those rows of one file that have the values asked for; Postgres looks at every other condition anyway."""
+    if len(scan.files) != 1 or scan.delta or scan.rows is None or any(c.missing is not None for c in columns):
+        return None
+    equal = {
+        one.column.id: one.values[0]
+        for one in conditions
+        if isinstance(one, Among) and len(one.values) == 1 and isinstance(one.values[0], int)
+    }
+    return point.rows(scan.files[0].path, equal, [column.field_id or 0 for column in columns], FEW_ROWS)
+
+
 def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, number: int) -> Load | None:
     first = batches.next()
     if first is None or first.num_rows == 0:
         return None
-    held = view.written_of(bench.table.id).held
-    after = [_without_removed(bench, held, number)] if held else []
-
-    def before() -> list[str]:
-        return [] if held or view.reading else bench.tidy()
-
-    def target() -> str:
-        names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
-        return SQL("{} ({})").format(bench.work, names).as_string(None)
-
     second = batches.next()
     if second is None and first.num_rows <= FEW_ROWS:
         rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
-
-        def listed() -> list[str]:
-            tidied = before()
-            bench.loaded(len(rows))
-            return [*tidied, f"INSERT INTO {target()} VALUES {values(rows)}", *after]
-
-        return Load(number, listed, columns, rows)
-    view.at_bench(bench, before())
+        return _few(view, bench, columns, rows, number)
+    view.at_bench(bench, _before(view, bench))
     count = 0
-    with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target()} FROM STDIN") as copy:
+    with (
+        view.backing.savepoint() as connection,
+        connection.cursor().copy(f"COPY {_target(bench, columns)} FROM STDIN") as copy,
+    ):
         for batch in chain((first, second), iter(batches.next, None)):
             if batch is not None:
                 count += batch.num_rows
                 for lines in encode.copy_lines(batch):
                     copy.write(lines)
     bench.loaded(count)
+    after = _after(view, bench, number)
     return Load(number, lambda: after)
+
+
+def _few(
+    view: View, bench: Bench, columns: Sequence[ColdColumn], rows: Sequence[Sequence[str | None]], number: int
+) -> Load:
+    after = _after(view, bench, number)
+
+    def listed() -> list[str]:
+        before = _before(view, bench)
+        bench.loaded(len(rows))
+        return [*before, f"INSERT INTO {_target(bench, columns)} VALUES {values(rows)}", *after]
+
+    return Load(number, listed, columns, rows)
+
+
+def _before(view: View, bench: Bench) -> list[str]:
+    return [] if view.written_of(bench.table.id).held or view.reading else bench.tidy()
+
+
+def _after(view: View, bench: Bench, number: int) -> list[str]:
+    held = view.written_of(bench.table.id).held
+    return [_without_removed(bench, held, number)] if held else []
+
+
+def _target(bench: Bench, columns: Sequence[ColdColumn]) -> str:
+    names = SQL(", ").join([*map(Identifier, (c.name for c in columns)), *bench.old_key, PREV, LOAD])
+    return SQL("{} ({})").format(bench.work, names).as_string(None)
 
 
 def _without_removed(bench: Bench, held: Sequence[Write], load: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
@@ -14,7 +13,7 @@ from frostline.gateway import encode, fallback, lexer, quick, versions
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates
 from frostline.gateway.names import Source
-from frostline.gateway.narrowed import Narrowed, narrowed
+from frostline.gateway.narrowed import Narrowed, key_conditions, of_clauses
 from frostline.gateway.operations import Way
 from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Parameters
@@ -194,6 +193,7 @@ def _on_the_bench(
 def _known(view: View, statement: Modify, table: ColdTable, parameters: Parameters) -> Narrowed:
     if statement.others:
         return Narrowed()
-    text = statement.select
-    expect = partial(view.expect, statement.target.source, table)
-    return narrowed(text, lexer.tokens(text), table, parameters, expect)
+    select = statement.clauses
+    keys = key_conditions(select, table, parameters)
+    view.expect(statement.target.source, table, keys)
+    return of_clauses(select, table, parameters, keys)

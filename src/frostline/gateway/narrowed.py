@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import lexer, pruning
@@ -38,33 +39,30 @@ _CONSTANT = frozenset({"string", "number", "parameter", "typecast"})
 
 @dataclass(frozen=True)
 class Narrowed:
-    """What DuckDB filters by, what tells which files to read, and which versions of the delta."""
+    """What tells which files to read, and which versions of the delta; and what DuckDB filters by."""
 
-    filter: Filter = field(default_factory=Filter)
     files: tuple[Condition, ...] = ()
     keys: tuple[str, ...] = ()
+    _filter: Callable[[], Filter] = Filter
+
+    @cached_property
+    def filter(self) -> Filter:
+        """Worked out when it is asked for: where a row is read without DuckDB, nobody does."""
+        return self._filter()
 
 
-def narrowed(
-    text: str,
-    tokens: Sequence[Token],
-    table: ColdTable,
-    parameters: Parameters,
-    first: Callable[[tuple[str, ...]], None] | None = None,
-) -> Narrowed:
-    """All that is known of a SELECT's rows; `first` is told the keys as soon as they are."""
+def narrowed(text: str, tokens: Sequence[Token], table: ColdTable, parameters: Parameters) -> Narrowed:
+    """All that is known of a SELECT's rows."""
     try:
         select = cut(text, tokens)
     except Unknown:
         return Narrowed()
-    keys = key_conditions(select, table, parameters)
-    if first is not None:
-        first(keys)
-    return Narrowed(
-        known_part(select, table, parameters),
-        pruning.conditions(select, table, parameters),
-        keys,
-    )
+    return of_clauses(select, table, parameters, key_conditions(select, table, parameters))
+
+
+def of_clauses(select: Select, table: ColdTable, parameters: Parameters, keys: tuple[str, ...]) -> Narrowed:
+    """The same, conditions on the keys being known."""
+    return Narrowed(pruning.conditions(select, table, parameters), keys, partial(known_part, select, table, parameters))
 
 
 def key_conditions(select: Select, table: ColdTable, parameters: Parameters) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def _typed(column: ColdColumn, value: str) -> str:
 
 
 def _name(column: ColdColumn) -> str:
-    return Identifier(column.name).as_string(None)
+    return '"' + column.name.replace('"', '""') + '"'
 
 
 def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresult, write: Write) -> Made:

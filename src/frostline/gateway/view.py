@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -36,6 +37,7 @@ from frostline.gateway.pins import Pin, Pins, SnapshotGone
 from frostline.gateway.rows import Cursors
 from frostline.gateway.translate import column_name
 from frostline.lake.storage import Storage
+from frostline.model.bounds import Range
 
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
@@ -407,9 +409,8 @@ class View:
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
         """The question whether there are versions."""
-        within = _within(source, table, keys)
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} v WHERE {})").format(self.version_rows(table), within)
-        return query.as_string(None)
+        versions, within = self.version_rows(table), _within(source, table, keys)
+        return f"SELECT EXISTS (SELECT FROM {versions.as_string(None)} v WHERE {within.as_string(None)})"
 
     def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)
@@ -450,18 +451,23 @@ def _hot(source: Source, table: ColdTable) -> bool:
     return source.operation is None and not source.range.below(table.seam)
 
 
-def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> sql.Composed:
-    return sql.SQL(" AND ").join([in_range(source, table), *map(sql.SQL, keys)])
+def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> sql.SQL:
+    return sql.SQL(" AND ".join([_range_text(table.key, source.range), *keys]))
 
 
 def in_range(source: Source, table: ColdTable) -> sql.Composable:
-    key, typename = sql.Identifier(table.key.name), sql.SQL(table.key.type)
+    return sql.SQL(_range_text(table.key, source.range))
+
+
+@lru_cache(maxsize=1000)
+def _range_text(column: ColdColumn, found: Range) -> str:
+    key, typename = sql.Identifier(column.name), sql.SQL(column.type)
     parts = [
         sql.SQL("{} {} {}::{}").format(key, sql.SQL(operator), sql.Literal(bound.text), typename)
-        for operator, bound in ((">=", source.range.lower), ("<", source.range.upper))
+        for operator, bound in ((">=", found.lower), ("<", found.upper))
         if bound is not None
     ]
-    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+    return sql.SQL(" AND ").join(parts).as_string(None) if parts else "true"
 
 
 def exported(column: ColdColumn, relation: str) -> sql.Composed:

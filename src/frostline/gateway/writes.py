@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from frostline.errors import QueryError
 from frostline.gateway import lexer
-from frostline.gateway.clauses import split
+from frostline.gateway.clauses import Select, split
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, references
 from frostline.gateway.wire.messages import Field
@@ -38,6 +38,15 @@ class Modify:
         named = f" {self.alias}" if self.alias is not None else ""
         condition = "" if self.where is None else f" WHERE {self.text[slice(*self.where)]}"
         return f"SELECT * FROM {self.text[self.target.start : self.target.end]}{named}{condition}"
+
+    @property
+    def clauses(self) -> Select:
+        """The same, taken apart."""
+        named = [t for t in self.tokens if self.target.start <= t.start and not t.word(*_CLAUSES)]
+        read = named[: 3 if self.alias is None else 4]
+        start, end = self.where or (0, 0)
+        condition = [t for t in self.tokens if start <= t.start < min(end, self.end)]
+        return Select(self.text, {"from": read, "where": condition})
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,12 @@ def storage_properties(table: IcebergTable) -> dict[str, str]:
     return {name: value for name, value in table.io.properties.items() if name.startswith("s3.")}
 
 
+def local_path(location: str) -> str | None:
+    """Where a file of this machine is; None: it is elsewhere."""
+    plain = _plain(location)
+    return plain if plain.startswith("/") else None
+
+
 def duckdb_name(location: str) -> str:
     """A file as DuckDB finds it when patterns mean nothing, as a literal."""
     return quote(_plain(location))
