@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway import encode
+from frostline.gateway import encode, points
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Later, Write, numbers, values
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
-from frostline.gateway.scan import Scan, cold_rows
+from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
-from frostline.lake import point
-from frostline.lake.pruning import Among, Condition
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
         return None
     number = view.next_number()
     outputs = (*columns, *table.primary_key)
-    few = _at_once(scan, outputs, narrowed.files)
+    few = points.few(scan, outputs, narrowed.files)  # Postgres looks at every other condition anyway
     if few is not None:
         return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number) if few else None
     conditions, more = narrowed.filter.conditions, narrowed.filter.columns
@@ -55,18 +53,6 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
         return _load(view, bench, columns, batches, number)
     finally:
         batches.close()
-
-
-def _at_once(scan: Scan, columns: Sequence[ColdColumn], conditions: Iterable[Condition]) -> list[point.Row] | None:
-    """Those rows of one file that have the values asked for; Postgres looks at every other condition anyway."""
-    if len(scan.files) != 1 or scan.delta or scan.rows is None or any(c.missing is not None for c in columns):
-        return None
-    equal = {
-        one.column.id: one.values[0]
-        for one in conditions
-        if isinstance(one, Among) and len(one.values) == 1 and isinstance(one.values[0], int)
-    }
-    return point.rows(scan.files[0].path, equal, [column.field_id or 0 for column in columns], FEW_ROWS)
 
 
 def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, number: int) -> Load | None:

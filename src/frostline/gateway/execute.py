@@ -11,7 +11,7 @@ from functools import lru_cache
 from frostline import faults
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import calls, changes, fallback, lexer, statements, statistics, versions, writes
+from frostline.gateway import calls, changes, fallback, lexer, points, statements, statistics, versions, writes
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, held_table, references
@@ -265,12 +265,16 @@ class Executor:
         table = self.view.last_known(source)
         if table is not None:
             with contextlib.suppress(Unknown):
-                planned(found, table, parameters)
+                plan = planned(found, table, parameters)
+                if plan.point is None:
+                    plan.translated  # noqa: B018  kept with it
 
     def _from_lake(self, found: Statement, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
         plan = planned(found, table, parameters)
+        scan = cold_rows(self.view, source, table, plan.columns, plan.conditions, keys=plan.keys)
+        if plan.point is not None and (looked_up := points.answer(scan, plan.point, plan.conditions)) is not None:
+            return looked_up
         translated = plan.translated
-        scan = cold_rows(self.view, source, table, translated.columns, plan.conditions, keys=plan.keys)
         if scan.empty and not translated.grouped:
             return FixedRows(translated.fields)
         if scan.rows is not None and translated.counts:

@@ -11,7 +11,10 @@ HELP = {
     "sessions": ("gauge", "sessions connected now"),
     "pins": ("gauge", "Iceberg snapshots kept from being removed"),
     "sessions_total": ("counter", "sessions accepted"),
-    "queries_total": ("counter", "queries by who answers: duckdb, postgres, or known without reading"),
+    "queries_total": (
+        "counter",
+        "queries by who answers: duckdb, file (a look-up), postgres, or known without reading",
+    ),
     "statement_seconds": ("histogram", "time from a statement to the last byte of its answer"),
     "rows_total": ("counter", "rows sent"),
     "rows_written_total": ("counter", "cold rows inserted, updated or deleted, committed or not"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 
-from frostline.catalog.cold import ColdTable
-from frostline.gateway import pruning
+from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.gateway import points, pruning
 from frostline.gateway.clauses import cut
 from frostline.gateway.narrowed import key_conditions
+from frostline.gateway.points import Point
 from frostline.gateway.statements import LONGEST, Statement
 from frostline.gateway.translate import Parameters, Translated, translate
 from frostline.lake.pruning import Condition
@@ -20,9 +22,20 @@ _KEPT = 1000  # a usual one takes a few kB
 class Plan:
     """What a SELECT over one source means to DuckDB."""
 
-    translated: Translated
     conditions: tuple[Condition, ...]
     keys: tuple[str, ...]
+    point: Point | None  # it can perhaps do without DuckDB
+    _translate: Callable[[], Translated]
+
+    @cached_property
+    def translated(self) -> Translated:
+        """Or Unknown."""
+        return self._translate()
+
+    @property
+    def columns(self) -> frozenset[ColdColumn]:
+        """Those it reads."""
+        return self.translated.columns if self.point is None else self.point.read
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +52,7 @@ class _Table:
 
 
 def planned(statement: Statement, table: ColdTable, parameters: Parameters) -> Plan:
-    """The plan of a SELECT over one source; or Unknown."""
+    """The plan of a SELECT over one source; or Unknown, perhaps when it is asked what that means to DuckDB."""
     if not statement.short or any(value is not None and len(value) > LONGEST for value in parameters):
         return _plan(statement, _Table(table), parameters)
     return _kept_plan(statement, _Table(table), tuple(parameters))
@@ -47,10 +60,12 @@ def planned(statement: Statement, table: ColdTable, parameters: Parameters) -> P
 
 def _plan(statement: Statement, found: _Table, parameters: Parameters) -> Plan:
     select = cut(statement.text, statement.tokens)
+    conditions = pruning.conditions(select, found.table, parameters)
     return Plan(
-        translate(select, found.table, parameters),
-        pruning.conditions(select, found.table, parameters),
+        conditions,
         key_conditions(select, found.table, parameters),
+        points.asked(select, found.table, conditions),
+        partial(translate, select, found.table, parameters),
     )
 
 

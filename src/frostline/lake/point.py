@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -87,7 +88,7 @@ def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int
     places = sorted({column.place for column in (*columns, *(column for column, _ in compared)) if column is not None})
     with pa.OSFile(path) as stream:
         reader = pq.ParquetFile(stream, metadata=file.metadata, pre_buffer=False).reader
-        table = reader.read_row_group(group, column_indices=places, use_threads=False)
+        table = reader.read_row_group(group, column_indices=places, use_threads=True)
     read = {place: _whole(table.column(at)) for at, place in enumerate(places)}
     same = [_equal(read[column.place].view(_integers(column.type)), value) for column, value in compared if column]
     at = np.flatnonzero(np.logical_and.reduce(same))
@@ -148,6 +149,11 @@ def _uuid(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
+def _moment(value: datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(" ")
+    return (text.rstrip("0") if value.microsecond else text) + ("" if value.tzinfo is None else "+00")
+
+
 def _moments(type_: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type_) and type_.unit == "us")
 
@@ -160,11 +166,11 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Text], ...] = (
     (pa.types.is_int32, str),
     (pa.types.is_int64, str),
     (pa.types.is_string, str),
-    (pa.types.is_boolean, str),
+    (pa.types.is_boolean, lambda value: "t" if value else "f"),
     # Of a real: as a double it is the same, and no other real is nearer.
     (lambda type_: pa.types.is_float32(type_) or pa.types.is_float64(type_), repr),
     (pa.types.is_date32, str),
-    (_moments, lambda value: value.isoformat(" ")),
+    (_moments, _moment),
     (pa.types.is_decimal128, lambda value: format(value, "f")),
     (pa.types.is_binary, lambda value: f"\\x{value.hex()}"),
     (_uuids, _uuid),
