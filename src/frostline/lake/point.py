@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from frostline.lake.cache import ByteCache
 from frostline.lake.storage import local_path
 
-CAPACITY = 64 * 1024 * 1024
+FOOTERS = 64 * 1024 * 1024
+VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
 
@@ -56,7 +57,19 @@ class _File:
         return {at for at, known in enumerate(self.bounds[place]) if known is None or known[0] <= value <= known[1]}
 
 
-_files: ByteCache[_File] = ByteCache(CAPACITY)
+@dataclass(frozen=True)
+class _Values:
+    """A column of a row group."""
+
+    array: pa.Array
+
+    @property
+    def weight(self) -> int:
+        return int(self.array.nbytes)
+
+
+_files: ByteCache[_File] = ByteCache(FOOTERS)
+_values: ByteCache[_Values] = ByteCache(VALUES)
 
 
 def rows(location: str, equal: Mapping[int, int], wanted: Sequence[int], most: int) -> list[Row] | None:
@@ -85,16 +98,33 @@ def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int
         return []
     if len(groups) > 1 or file.metadata.row_group(group := groups.pop()).total_byte_size > _GROUP_BYTES:
         return None
-    places = sorted({column.place for column in (*columns, *(column for column, _ in compared)) if column is not None})
-    with pa.OSFile(path) as stream:
-        reader = pq.ParquetFile(stream, metadata=file.metadata, pre_buffer=False).reader
-        table = reader.read_row_group(group, column_indices=places, use_threads=True)
-    read = {place: _whole(table.column(at)) for at, place in enumerate(places)}
+    places = {column.place for column in (*columns, *(column for column, _ in compared)) if column is not None}
+    read = _read(path, file.metadata, group, places)
     same = [_equal(read[column.place].view(_integers(column.type)), value) for column, value in compared if column]
     at = np.flatnonzero(np.logical_and.reduce(same))
     if len(at) > most:
         return None
     return [[_text(column, read[column.place][row]) for column in columns if column is not None] for row in at.tolist()]
+
+
+def _read(path: str, metadata: pq.FileMetaData, group: int, places: set[int]) -> dict[int, pa.Array]:
+    """Columns of a row group, by their places."""
+    found = {place: _values.peek((path, group, place)) for place in places}
+    lacking = sorted(place for place, values in found.items() if values is None)
+    if lacking:
+        with pa.OSFile(path) as stream:
+            reader = pq.ParquetFile(stream, metadata=metadata, pre_buffer=False).reader
+            table = reader.read_row_group(group, column_indices=lacking, use_threads=True)
+        found |= {place: _Values(_whole(table.column(at))) for at, place in enumerate(lacking)}
+    return {
+        place: _values.get((path, group, place), partial(_same, values)).array
+        for place, values in found.items()
+        if values is not None
+    }
+
+
+def _same(values: _Values) -> _Values:
+    return values
 
 
 def _equal(numbers: pa.Array, value: int) -> Any:
