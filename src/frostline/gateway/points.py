@@ -15,6 +15,8 @@ from frostline.gateway.wire.messages import Field
 from frostline.lake import point
 from frostline.lake.pruning import Among, Condition
 
+_WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
+
 
 @dataclass(frozen=True)
 class Point:
@@ -67,7 +69,10 @@ def _equal(conditions: Iterable[Condition]) -> dict[int, int]:
     return {
         one.column.id: one.values[0]
         for one in conditions
-        if isinstance(one, Among) and len(one.values) == 1 and isinstance(one.values[0], int)
+        if isinstance(one, Among)
+        and one.column.type in _WHOLE
+        and len(one.values) == 1
+        and isinstance(one.values[0], int)
     }
 
 

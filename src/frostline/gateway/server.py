@@ -32,7 +32,7 @@ from frostline.gateway.rows import Cursors
 from frostline.gateway.session import Session, error_response, sqlstate
 from frostline.gateway.view import View
 from frostline.gateway.wire.stream import Disconnected, Stream
-from frostline.lake import files, storage
+from frostline.lake import files, point, storage
 from frostline.lake.engine import open_engine
 from frostline.metrics import served
 
@@ -266,7 +266,7 @@ class Gateway:
 def _caches() -> dict[tuple[tuple[str, str], ...], float]:
     """`snapshots_hits` and the like, taken apart."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
-    for name, value in files.cache_counts().items():
+    for name, value in {**files.cache_counts(), **point.cache_counts()}.items():
         cache, _, what = name.rpartition("_")
         found[("cache", cache), ("what", what)] = value
     return found

@@ -239,3 +239,44 @@ def test_a_bare_count_reads_no_file_and_is_exact(any_world: World) -> None:
             (id_, id_ % 1000, op, id_),
         )
     assert (count(), count("events_02")) == (745, 696)
+
+
+def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: World) -> None:
+    world = any_world
+    world.run(TABLE.format("events"))
+    world.register("public.events")
+    world.archive("public.events")
+    connection = world.connect()
+
+    def look_up(where: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+        """The rows, and who has answered."""
+        before = counts()
+        rows = connection.execute(f"SELECT v, id FROM public.events WHERE {where}").fetchall()
+        return rows, [path for path, count in counts().items() if count > before.get(path, 0)]
+
+    def counts() -> dict[str, int]:
+        found = re.findall(r'queries_total\{path="(\w+)"\} (\d+)', world.gateway._metrics.text())
+        return {path: int(count) for path, count in found}
+
+    def at(id_: int) -> str:
+        return f"id = {id_} AND ts = timestamptz '2020-01-01' + {id_} * interval '1 h'"
+
+    def moment(id_: int) -> str:
+        ((text,),) = world.run(f"SELECT (timestamptz '2020-01-01' + {id_} * interval '1 h')::text")
+        return f"id = {id_} AND ts = '{text}'"
+
+    assert look_up(moment(700)) == ([(700, 700)], ["file"])
+    assert look_up(moment(700).replace("700", "701")) == ([], ["file"])  # one column fits, the other does not
+    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-02-01'") == ([(700, 700)], ["duckdb"])
+    assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
+    assert set(look_up("id = 1000")[1]) == {"file", "known"}
+    assert look_up(at(1000))[0] == [(1000, 1000)]
+    for change, rows in (("UPDATE public.events SET v = -1", [(-1, 700)]), ("DELETE FROM public.events", [])):
+        with connection.transaction(force_rollback=True):
+            assert connection.execute(f"{change} WHERE {moment(700)}").rowcount == 1
+            assert look_up(moment(700)) == (rows, ["duckdb"])
+            assert look_up(moment(702)) == ([(702, 702)], ["file"])
+        assert look_up(moment(700)) == ([(700, 700)], ["file"])
+    connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {moment(700)}")
+    assert look_up(moment(700)) == ([(701, 700)], ["duckdb"])
+    assert look_up(moment(703)) == ([(703, 703)], ["file"])

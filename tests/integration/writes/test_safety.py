@@ -63,6 +63,38 @@ def test_a_swallowed_version_is_noticed(pair: Pair, client: psycopg.Connection[A
     assert pair.world.run(FIVE) == before
 
 
+@pytest.mark.parametrize("condition", ["true", "_batch > 0", "_batch = 1"])
+def test_held_versions_are_not_taken_by_anybody_else(
+    pair: Pair, client: psycopg.Connection[Any], condition: str
+) -> None:
+    before = pair.world.run(FIVE)
+    client.execute('ALTER TABLE tiered DISABLE TRIGGER "!frostline"')
+    try:
+        with client.transaction(force_rollback=True):
+            client.execute("UPDATE tiered SET i = 500 WHERE id = 5")
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="by the trigger that stores them"):
+                client.execute(f"DELETE FROM frostline_delta.held_1 WHERE {condition}")
+    finally:
+        client.execute('ALTER TABLE tiered ENABLE ALWAYS TRIGGER "!frostline"')
+    assert pair.world.run(FIVE) == before
+
+
+def test_few_versions_and_many_in_one_transaction(client: psycopg.Connection[Any]) -> None:
+    """Few are taken in one round trip; many, and rows that become hot, are read and acknowledged."""
+    with client.transaction(force_rollback=True):
+        client.execute("UPDATE tiered SET i = 1001 WHERE id = 5")
+        client.execute("UPDATE tiered SET i = i + 1 WHERE id <= 150")
+        with pytest.raises(psycopg.errors.DivisionByZero), client.transaction():
+            client.execute("UPDATE tiered SET i = 2000 WHERE id = 5; SELECT 1 / 0")
+        client.execute("UPDATE tiered SET ts = '2026-11-09Z' WHERE id = 6")
+        client.execute("INSERT INTO tiered (id, ts, i) VALUES (3000, '2026-01-05Z', 1)")
+        client.execute("DELETE FROM tiered WHERE id = 7")
+        found = client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 7, 3000) ORDER BY id").fetchall()
+        assert found[0] == (5, 1002)
+        assert [row[0] for row in found] == [5, 6, 3000]
+        assert client.execute("SELECT count(*) FROM tiered").fetchall() == [(500,)]
+
+
 def test_the_replica_role_writes_too(client: psycopg.Connection[Any]) -> None:
     with client.transaction(force_rollback=True):
         client.execute("SET LOCAL session_replication_role = replica")

@@ -1,0 +1,104 @@
+"""Rows read from a file by a value are those that DuckDB finds there, and Postgres reads the same values from them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from frostline.lake import point
+
+Columns = Mapping[int, tuple[pa.DataType, Sequence[Any]]]  # by field id
+DAY, MOMENT = date(2024, 2, 29), datetime(2024, 2, 29, 23, 59, 59, 123456)
+# Types of Postgres and Arrow, and values.
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "boolean": (pa.bool_(), [True, False]),
+    "integer": (pa.int32(), [-(2**31), 2**31 - 1]),
+    "bigint": (pa.int64(), [-(2**63), 2**63 - 1]),
+    "real": (pa.float32(), [0.1, -0.0, 1e-45, 3.4028235e38, float("inf"), float("nan")]),
+    "double precision": (pa.float64(), [0.1, -0.0, 5e-324, 1.7976931348623157e308, 1e22, float("-inf"), float("nan")]),
+    "date": (pa.date32(), [date(1, 1, 1), DAY, date(9999, 12, 31)]),
+    "timestamp": (pa.timestamp("us"), [datetime(1, 1, 1), MOMENT, datetime(2024, 1, 1, 0, 0, 10)]),
+    "timestamptz": (pa.timestamp("us", "UTC"), [MOMENT.replace(tzinfo=UTC), datetime(1999, 1, 1, tzinfo=UTC)]),
+    "numeric(38, 10)": (pa.decimal128(38, 10), [Decimal("-0.0000000001"), Decimal(10) ** 27, Decimal(0)]),
+    "text": (pa.string(), ["", "it's\t\\N\n", "grün 🌲"]),
+    "bytea": (pa.binary(), [b"", b"\x00\xff'\\"]),
+    "uuid": (pa.uuid(), [uuid.UUID(int=2**128 - 1).bytes]),
+}
+
+
+def written(path: Path, columns: Columns, **options: Any) -> str:
+    schema = pa.schema(
+        [pa.field(f"f {n}", type_, metadata={"PARQUET:field_id": str(n)}) for n, (type_, _) in columns.items()]
+    )
+    arrays = [pa.array(values, type_) for type_, values in columns.values()]
+    parquet.write_table(pa.table(arrays, schema=schema), path, **options)
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_postgres_reads_the_same_values(name: str, dsn: str, tmp_path: Path) -> None:
+    type_, values = TYPES[name]
+    keys = list(range(len(values) + 1))
+    location = written(tmp_path / "a.parquet", {1: (pa.int64(), keys), 7: (type_, [*values, None])})
+    found = [point.rows(location, {1: key}, [7, 1], 10) for key in keys]
+    assert [row[1] for rows in found for row in rows or ()] == [str(key) for key in keys]
+    texts = [rows[0][0] for rows in found if rows is not None]
+    assert texts.pop() is None
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for text, value in zip(texts, values, strict=True):
+            given = uuid.UUID(bytes=value) if name == "uuid" else value
+            # By their bytes: a NaN is not equal to itself, and 0 is to -0.
+            send = {"numeric(38, 10)": "numeric_send", "double precision": "float8send", "real": "float4send"}.get(name)
+            same = f"{send}(%s::{name}) = {send}(%s::{name})" if send else f"%s::{name} = %s::{name}"
+            assert connection.execute(f"SELECT {same}", [text, given]).fetchone() == (True,), (text, value)
+
+
+def test_rows_are_found_by_every_kind_of_value_and_null_is_none(tmp_path: Path) -> None:
+    numbers = [number if number % 3 else None for number in range(100)]
+    columns: Columns = {1: (pa.int64(), numbers), 2: (pa.int32(), list(range(100))), 3: (pa.date32(), [DAY] * 100)}
+    location = written(tmp_path / "a.parquet", columns, row_group_size=20)
+    assert point.rows(location, {1: 50}, [2], 10) == [["50"]]
+    assert point.rows(location, {1: 51}, [2], 10) == []
+    assert point.rows(location, {2: 51}, [1, 3], 10) == [[None, "2024-02-29"]]
+    assert point.rows(location, {1: 50, 2: 50}, [2], 10) == [["50"]]
+    assert point.rows(location, {1: 50, 2: 52}, [2], 10) == []
+    assert point.rows(location, {2: 51}, [3], 10) == [["2024-02-29"]]  # other columns of a row group that is known
+    assert point.rows(location, {2: 2**70}, [3], 10) == []
+    assert point.rows(location, {1: 0}, [2], 10) == []
+
+
+def test_what_is_not_plain_is_for_duckdb(tmp_path: Path) -> None:
+    columns: Columns = {1: (pa.int64(), [1, 2, 3, 1]), 2: (pa.float64(), [1.0] * 4), 3: (pa.string(), ["x"] * 4)}
+    location = written(tmp_path / "a.parquet", columns, row_group_size=2)
+    assert point.rows(location, {1: 3}, [3], 10) == [["x"]]
+    assert point.rows(location, {1: 1}, [3], 10) is None  # two row groups may have it
+    assert point.rows(location, {2: 1}, [3], 10) is None  # no whole number
+    assert point.rows(location, {1: 3}, [4], 10) is None  # a column that the file does not have
+    assert point.rows(location, {4: 3}, [3], 10) is None
+    assert point.rows(location, {}, [3], 10) is None
+    assert point.rows("s3://bucket/a.parquet", {1: 3}, [3], 10) is None
+    assert point.rows((tmp_path / "gone.parquet").as_uri(), {1: 3}, [3], 10) is None
+    (tmp_path / "no.parquet").write_bytes(b"no Parquet")
+    assert point.rows((tmp_path / "no.parquet").as_uri(), {1: 3}, [3], 10) is None
+    many = written(tmp_path / "many.parquet", {1: (pa.int64(), [7] * 11)})
+    assert point.rows(many, {1: 7}, [1], 10) is None
+    assert point.rows(many, {1: 7}, [1], 11) == [["7"]] * 11
+    pair = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    nested = written(tmp_path / "nested.parquet", {1: (pair, [{"a": 5, "b": 6}]), 2: (pa.int64(), [1])})
+    assert point.rows(nested, {2: 1}, [2], 10) is None
+    listed = written(tmp_path / "list.parquet", {1: (pa.list_(pa.int64()), [[1, 2]]), 2: (pa.int64(), [1])})
+    assert point.rows(listed, {2: 1}, [1], 10) is None
+    assert point.rows(listed, {2: 1}, [2], 10) == [["1"]]
+    zoned = {1: (pa.int64(), [1]), 2: (pa.timestamp("us", "Europe/Berlin"), [0])}
+    assert point.rows(written(tmp_path / "zoned.parquet", zoned), {1: 1}, [2], 10) is None
+    late = {1: (pa.int64(), [1, 2]), 2: (pa.timestamp("us"), [0, 2**62])}
+    assert point.rows(written(tmp_path / "late.parquet", late), {1: 2}, [2], 10) is None  # Python has no such year
