@@ -137,9 +137,9 @@ class Backing:
         """Wait for what was asked ahead; when it failed, so has the transaction."""
         if self._ahead is None or self._connection is None:
             return []
-        self._ahead = None
         with self.running():
             found = _results(self._connection.pgconn)
+            self._ahead = None
             if found[0].status == ExecStatus.FATAL_ERROR:
                 raise error_from_result(found[0])
         return found
@@ -151,8 +151,9 @@ class Backing:
             self._discard()
         if self._connection is not None and self.open:
             try:
-                with contextlib.suppress(psycopg.Error, QueryError):  # nobody wants to know any more
-                    self._settle()
+                if self._ahead is not None:  # nobody wants to know any more
+                    _results(self._connection.pgconn)
+                    self._ahead = None
                 self._connection.execute("ROLLBACK")
             except psycopg.Error:
                 self.close()
