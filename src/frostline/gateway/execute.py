@@ -109,6 +109,8 @@ class Executor:
             return (result.rows.fields if result.rows is not None else None), result
         if tokens and tokens[0].word("fetch"):
             return self.transaction.cursor(tokens[-1].text).fields, None
+        if "returning" not in text.lower():
+            return None, None
         return writes.described(writes.returned(text, tokens)), None
 
     def settle(self) -> None:
@@ -304,12 +306,13 @@ class Executor:
         return self.view.pin(sources, may_restart=not self.view.reading, rescan=self._rescan)
 
     def _modify(self, text: str, tokens: Tokens, parameters: Parameters) -> Result:
-        call = calls.asked(tokens, parameters)
-        if call is not None:
-            return Result("DELETE 1", calls.answer(self.view, call))
-        held = held_table(tokens)
-        if held is not None and tokens[0].word("delete"):
-            return Result("DELETE {}", versions.taken(self.view, held[0], tokens))
+        if tokens[0].word("delete"):
+            call = calls.asked(tokens, parameters)
+            if call is not None:
+                return Result("DELETE 1", calls.answer(self.view, call))
+            held = held_table(tokens)
+            if held is not None:
+                return Result("DELETE {}", versions.taken(self.view, held[0], tokens))
         statement = writes.modify(text, tokens)
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters)

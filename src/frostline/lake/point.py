@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -115,8 +115,8 @@ def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int
     if groups or file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
         raise _NotPlain
     read = _read(path, file.metadata, group, {column.place for column in (*columns, *(c for c, _ in compared))})
-    same = [_equal(read[column.place], _integers(column.type), value) for column, value in compared]
-    at = np.flatnonzero(np.logical_and.reduce(same)).tolist()
+    same = (_equal(read[column.place], _integers(column.type), value) for column, value in compared)
+    at = np.flatnonzero(reduce(np.logical_and, same)).tolist()
     if len(at) > most:
         raise _NotPlain
     return [[_text(column, read[column.place][row]) for column in columns] for row in at]
