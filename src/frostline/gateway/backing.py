@@ -86,26 +86,27 @@ class Backing:
 
         All of it is one round trip: a point look-up has few others.
         """
-        early, self._early = self._early, None
         late = asked_at - self._early_at > _EARLY_SECONDS
-        if early is not None and (late or snapshot is not None or early != tuple(questions)):
-            self._discard()
-            early = None
+        wanted = self._early == tuple(questions) and not late and snapshot is None
         for last in (False, True):
             connection = self._connect()
             try:
                 with self.running():
-                    if early is None:
-                        _send(connection, snapshot, questions)
-                    early = None
-                    return self._opened(connection, snapshot)
+                    early, self._early = self._early is not None, None
+                    vain = early and not wanted
+                    if vain:
+                        _results(connection.pgconn)
+                    if vain or not early:
+                        # A transaction that was begun in vain ends on the way to the next.
+                        _send(connection, snapshot, questions, before=["ROLLBACK"] * vain)
+                    return self._opened(connection, snapshot, before=int(vain))
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
                     raise
         raise AssertionError
 
-    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None) -> list[PGresult]:
+    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None, *, before: int = 0) -> list[PGresult]:
         """The answers to what was sent; a transaction in which one failed is ended."""
         found = _results(connection.pgconn)
         failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
@@ -113,7 +114,7 @@ class Backing:
         if failed is not None:
             self.end()
             raise error_from_result(failed)
-        return found[1 + (snapshot is not None) :]
+        return found[before + 1 + (snapshot is not None) :]
 
     def _discard(self) -> None:
         """Take the answers nobody wants, and end their transaction."""
@@ -241,9 +242,11 @@ class Backing:
                 self.forget(name)
 
 
-def _send(connection: psycopg.Connection[Any], snapshot: str | None, questions: Sequence[str]) -> None:
+def _send(
+    connection: psycopg.Connection[Any], snapshot: str | None, questions: Sequence[str], *, before: Sequence[str] = ()
+) -> None:
     at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
-    _ask(connection, [_BEGIN, *at, *questions])
+    _ask(connection, [*before, _BEGIN, *at, *questions])
 
 
 def _ask(connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
 Tokens = Sequence[Token]
+_DECLARE = "DECLARE "
 _INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
 ENDS = ("rollback", "abort", "commit", "end")
 
@@ -76,10 +77,11 @@ class Executor:
         """Execute one statement."""
         self.view.asked_at = time.perf_counter()
         self.tidy()
-        if self.transaction.status == ACTIVE and (again := statements.declared_again(text)) is not None:
+        active = self.transaction.status == ACTIVE
+        if active and text.startswith(_DECLARE) and (again := statements.declared_again(text)) is not None:
             with contextlib.suppress(Unknown):  # the table is not what it was
                 return self._declare_again(*again, parameters)
-        if self.transaction.status == ACTIVE and text.startswith(_INSERT):
+        if active and text.startswith(_INSERT):
             return self._insert(text, (), parameters)
         text = lexer.keep_signs(text)
         tokens = lexer.tokens(text)
@@ -99,7 +101,7 @@ class Executor:
 
     def describe(self, text: str, parameters: Parameters) -> tuple[Sequence[Field] | None, Result | None]:
         """The columns a statement returns; a SELECT's are known by opening it, so its result comes along."""
-        if text.startswith("DECLARE "):
+        if text.startswith(_DECLARE):
             return None, None
         if text.startswith(_INSERT):
             return writes.described(writes.insert(text).returning), None
