@@ -65,7 +65,8 @@ def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: s
     OLD and NEW only tell which keys changed; the row is read again. A user's own trigger may have changed it once more
     since, and its change was captured before this one.
 
-    Once the table or the leaf has another shape or name nothing is captured: such a leaf is not swapped.
+    While the table or the leaf has another shape or name nothing is captured. Such a leaf is not swapped, not even when
+    it is what it was again: that something has passed by is counted, whatever becomes of the transaction.
     """
     every, key = tuple(column.name for column in table.stored), table.primary_key
     values = tuple(name for name in every if name not in key)
@@ -95,6 +96,7 @@ SET search_path = pg_catalog, pg_temp AS $frostline$
 #variable_conflict use_column
 BEGIN
   IF tg_table_name <> {name} OR tg_table_schema <> {schema} OR frostline.shape({id}) <> {shape} THEN
+    PERFORM nextval('frostline.missed');
     RETURN NULL;
   END IF;
   IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN{old}

@@ -316,12 +316,13 @@ ORDER BY 1;
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 ORDER BY 1;
 
 -- name: state_of_leaf
--- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), and the
--- table's shape.
+-- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), the table's
+-- shape, the leaf's bounds, and how often a change was not captured.
 SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
        ARRAY(SELECT tgname || ' ' || tgenabled::text FROM pg_trigger
              WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1),
-       frostline.shape(%(table)s)
+       frostline.shape(%(table)s), pg_get_expr(c.relpartbound, c.oid),
+       (SELECT last_value + is_called::int FROM frostline.missed)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
 
@@ -543,12 +544,12 @@ ORDER BY o.id DESC
 LIMIT 1;
 
 -- name: parts
--- Foreign partitions that have a lower bound, with all that is recorded of them.
+-- Foreign partitions that have a lower bound, with all that is recorded of them; not those that somebody has detached.
 SELECT c.oid, n.nspname, c.relname, p.lower, p.upper, p.rows, p.bytes, p.files, p.digest, p.alarm
 FROM frostline.periods p
 JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE p.table_id = %(table)s AND p.lower IS NOT NULL;
+WHERE p.table_id = %(table)s AND p.lower IS NOT NULL AND c.relispartition;
 
 -- name: oldest_part
 -- The foreign partition without a lower bound.

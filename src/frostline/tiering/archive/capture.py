@@ -73,7 +73,7 @@ def release(connection: Connection, managed: Managed, oid: int, captured: Range 
 
 def state(connection: Connection, managed: Managed, leaf: Leaf) -> list[object] | None:
     """What tells that no change has passed the capture by: the leaf's OID, its file, its triggers as we left them,
-    and the table's shape."""
+    the table's shape, the leaf's bounds, and how often a change was let pass."""
     found = queries.row(connection, "state_of_leaf", schema=leaf.schema, name=leaf.name, table=managed.id)
     return None if found is None else list(found)
 
