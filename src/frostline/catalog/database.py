@@ -23,6 +23,8 @@ SESSION = {
     # An error where a policy would hide rows: hidden from us, they would not be copied, and dropped.
     "row_security": "off",
     "default_transaction_read_only": "off",
+    # What is looked at under a lock is to be of that moment, not of the transaction's first statement.
+    "default_transaction_isolation": "read committed",
     "client_min_messages": "warning",
     "synchronous_commit": "on",  # what we recorded is still there after a crash
     # A long export is no runaway query.

@@ -28,7 +28,7 @@ from frostline.catalog.install import install
 from frostline.errors import OperationError, RefusedError
 from frostline.report import Silent
 from frostline.tiering.locks import Wanted
-from frostline.tiering.partition import copying, run, shape
+from frostline.tiering.partition import copying, run, shape, swap
 from frostline.tiering.partition.plan import Choice
 
 ORDERS = """
@@ -373,6 +373,23 @@ def test_what_would_lose_rows_is_refused_and_what_is_new_is_carried(
     assert execute(installed, "TABLE public.later") == [(4000,)]
     execute(installed, "INSERT INTO public.events VALUES (5000, now(), '')")
     assert execute(installed, "TABLE public.later") == [(4001,)]
+
+
+def test_what_is_committed_while_the_swap_waits_is_in_the_copy_whatever_isolation_is_the_default(
+    installed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(installed)["dbname"]
+    execute(installed, EVENTS)
+    execute(installed, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+    real, ids = swap._lock, itertools.count(5000)
+
+    def late(*arguments: Any) -> None:
+        execute(installed, f"INSERT INTO public.events VALUES ({next(ids)}, '2024-03-01', 'late')")
+        real(*arguments)
+
+    monkeypatch.setattr(swap, "_lock", late)
+    partition(installed, "public.events", BY_TS)
+    assert execute(installed, "SELECT count(*) FROM public.events WHERE v = 'late'") == [(next(ids) - 5000,)]
 
 
 def test_triggers_that_were_switched_off_are_noticed(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
