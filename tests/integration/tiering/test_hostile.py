@@ -76,6 +76,18 @@ def test_a_user_s_trigger_that_changes_the_row_once_more_has_the_last_word(
         "ALTER TABLE public.events_01 RENAME TO january",
         "VACUUM FULL public.events_01",
         "ALTER TABLE public.events ADD COLUMN w int DEFAULT 9",
+        # What is there again as it was: the change in between was not captured.
+        "ALTER TABLE public.events_01 RENAME TO x; UPDATE public.x SET v = -1 WHERE id = 5;"
+        "ALTER TABLE public.x RENAME TO events_01",
+        "ALTER TABLE public.events ALTER v SET NOT NULL; UPDATE public.events SET v = -1 WHERE id = 5;"
+        "ALTER TABLE public.events ALTER v DROP NOT NULL",
+        # The leaf now holds rows of the next one, too.
+        "ALTER TABLE public.events_hot DETACH PARTITION public.events_01; "
+        "ALTER TABLE public.events_hot DETACH PARTITION public.events_now; "
+        "INSERT INTO public.events_01 SELECT id, ts, -5 FROM public.events_now WHERE id = 900; "
+        "DELETE FROM public.events_now; ALTER TABLE public.events_hot ATTACH PARTITION public.events_01"
+        " FOR VALUES FROM ('2020-01-01') TO ('2020-03-01'); ALTER TABLE public.events_hot ATTACH PARTITION"
+        " public.events_now FOR VALUES FROM ('2020-03-01') TO (MAXVALUE)",
     ],
 )
 def test_whatever_happens_to_the_leaf_before_the_swap_stops_it(
@@ -217,6 +229,33 @@ def test_timeouts_set_for_the_database_do_not_stop_a_run(world: World) -> None:
     for setting in ("idle_in_transaction_session_timeout", "statement_timeout", "idle_session_timeout"):
         world.run(f"ALTER DATABASE \"{name}\" SET {setting} = '300ms'")
     assert len(world.archive("public.events")) == 1
+
+
+def test_a_sequence_that_the_leaf_owns_goes_on_counting(world: World) -> None:
+    """The leaf was a table of its own once, and what numbers its rows numbers those of the whole table."""
+    world.run(
+        SIMPLE
+        + """
+        CREATE SEQUENCE public.own OWNED BY public.events_01.id START 5000;
+        ALTER TABLE public.events ALTER id SET DEFAULT nextval('public.own');
+        """
+    )
+    world.register("public.events")
+    assert len(world.archive("public.events")) == 1
+    assert world.run("INSERT INTO public.events (ts) VALUES (now()) RETURNING id") == [(5000,)]
+
+
+def test_a_partition_made_below_the_seam_holds_nothing_up(world: World) -> None:
+    """A scheduler that fills up the past makes it under the hot partition; rows of that time are cold all the same."""
+    world.run(SIMPLE)
+    world.register("public.events")
+    assert len(world.archive("public.events")) == 1
+    world.run(
+        "CREATE TABLE public.events_19 PARTITION OF public.events_hot FOR VALUES FROM ('2019-01-01') TO ('2019-02-01')"
+    )
+    world.run("INSERT INTO public.events VALUES (5000, '2019-01-05', 1)")
+    assert world.archive("public.events") == []
+    assert world.run("SELECT v FROM public.events WHERE id = 5000") == [(1,)]
 
 
 def test_a_column_whose_collation_calls_different_texts_equal_is_archived(world: World) -> None:

@@ -27,6 +27,8 @@ def expired(connection: Connection, managed: Managed, before: str | None = None,
     limit = _limit(connection, managed) if before is None else _chosen(connection, managed, before)
     found = []
     for leaf in managed.table.leaves:
+        if leaf.range is not None and leaf.range.below(managed.seam):
+            continue  # made there since: it never holds a row, for those are cold
         if (
             leaf.range is None
             or leaf.range.upper is None

@@ -110,6 +110,7 @@ def _one(
     managed = registry.get(connection, text)  # the seam moved with the leaf before
     if unfinished is None:
         managed = shape.followed(connection, settings, managed)
+    swap.keep_sequences(connection, leaf, from_settings(settings))
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
     operation = unfinished or steps.begin(connection, managed, leaf)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 from psycopg.types.json import Jsonb
@@ -18,7 +21,7 @@ from frostline.tiering import ddl
 from frostline.tiering.archive import capture
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation, wanted
-from frostline.tiering.locks import lock, with_short_locks
+from frostline.tiering.locks import Wanted, lock, with_short_locks
 
 _GONE = "!frostline archived"
 
@@ -71,6 +74,15 @@ def drop(connection: Connection, operation: Operation) -> None:
 
     locks = wanted(connection, operation, [operation.leaf.oid])
     with_short_locks(connection, work, f"dropping {operation.leaf}", locks)
+
+
+def keep_sequences(connection: Connection, leaf: Leaf, locks: Wanted) -> None:
+    """A leaf that was once a table of its own may own the sequence that everybody goes on using: it stays."""
+    owned = [row[2:] for row in queries.rows(connection, "plain_sequences", oid=leaf.oid) if row[0] == "a"]
+    for schema, name, oid in owned:
+        statement = SQL("ALTER SEQUENCE {} OWNED BY NONE").format(Identifier(schema, name))
+        work = partial(connection.execute, statement)
+        with_short_locks(connection, work, f"keeping {schema}.{name}", replace(locks, relations=[oid]))
 
 
 def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[Identifier, str]]:
