@@ -68,14 +68,24 @@ def groups(connection: Connection, managed: Managed) -> list[Group]:
     zone = _zone(connection, managed, found_parts)
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=managed.table.schema)}
     found = []
-    for unit, members in groupby(found_parts, key=lambda part: _unit(part.range, policy[0], zone)):
-        some = tuple(members)
+    units = [(_unit(part.range, policy[0], zone), run, part) for run, part in _runs(found_parts)]
+    for (unit, _), members in groupby(units, key=lambda one: one[:2]):
+        some = tuple(part for *_, part in members)
         if unit is None or len(some) < 2 or unit[1] > oldest:
             continue
         name = derived_name(f"{managed.table.name}_{_label(unit, policy[0], zone)}", "", taken - {p.name for p in some})
         taken.add(name)
         found.append(Group(name, some))
     return found
+
+
+def _runs(parts: list[Part]) -> Iterator[tuple[int, Part]]:
+    """Each with a number that is another after a gap: what somebody has dropped there is not to come back."""
+    number, end = 0, None
+    for part in parts:
+        number += part.range.lower != end
+        end = part.range.upper
+        yield number, part
 
 
 def coalesce(connection: Connection, managed: Managed, group: Group, locks: Wanted) -> None:

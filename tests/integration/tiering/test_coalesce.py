@@ -17,6 +17,7 @@ from frostline.tiering import coalesce, register
 from frostline.tiering.coalesce import Group
 from frostline.tiering.locks import Wanted
 from frostline.tiering.register import Choice
+from frostline.tiering.unregister import unregister
 from frostline.tiering.verify import verify
 
 TABLE = """
@@ -149,6 +150,18 @@ def _cold(world: World, table: str, policy: str, periods: list[tuple[int, int]])
     world.run(f"CREATE TABLE public.{table} (k int PRIMARY KEY) PARTITION BY RANGE (k); {leaves}")
     with connect(world.dsn) as connection:
         register.register(connection, f"public.{table}", "1", Choice(coalesce=policy, premake=0))
+
+
+def test_what_somebody_dropped_stays_dropped_and_holds_nothing_up(world: World) -> None:
+    world.run(TABLE)
+    world.register("public.events", "1 month")
+    assert len(world.archive("public.events")) == 3
+    world.run("DROP FOREIGN TABLE public.events_2")
+    left = world.run(ALL)
+    assert joined(world) == []
+    assert world.run(ALL) == left
+    unregister(world.settings, "public.events", Silent(), keep_lake=False)
+    assert world.run(ALL) == left
 
 
 def test_what_the_policy_says_is_joined_and_nothing_else(world: World) -> None:

@@ -18,7 +18,9 @@ from frostline.faults import RETENTION_POINTS
 from frostline.lake import files, storage
 from frostline.report import Silent
 from frostline.tiering import cycle, retention
+from frostline.tiering.archive.run import Warm
 from frostline.tiering.retention import Expired
+from frostline.tiering.untier.run import untier
 
 MONTHS = 6  # the last two are hot
 LINE = "date_trunc('month', now()) - interval '3 months'"
@@ -118,6 +120,24 @@ def test_what_is_older_is_gone_and_stays_gone(any_world: World, tmp_path: Path) 
     assert reader.execute("SELECT count(*) FROM events").fetchone() == (everything,)
     _is_refused(world)
     _is_gone(world, wanted)
+
+
+def test_what_is_written_once_everything_is_hot_again_is_kept(world: World) -> None:
+    world.run(
+        "CREATE TABLE events (id int, ts timestamptz, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);"
+        "CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+        "CREATE TABLE events_now PARTITION OF events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+        "INSERT INTO events VALUES (1, '2020-01-05'), (2, '2020-03-01')"
+    )
+    world.register("events", "1 month")
+    world.archive("events")
+    world.run("UPDATE frostline.tables SET retention = '3 months'")
+    assert [outcome.state for outcome in retain(world)] == ["removed"]
+    with Warm(world.spark_here) as warm:
+        untier(world.settings, "events", "events_before", Silent(), warm)
+    world.run("INSERT INTO events VALUES (3, '2020-01-06')")
+    assert len(world.archive("events")) == 1
+    assert world.run("SELECT id FROM events ORDER BY 1") == [(2,), (3,)]
 
 
 def _is_gone(world: World, wanted: list[tuple[Any, ...]]) -> None:

@@ -143,8 +143,7 @@ def _check_unchanged(connection: Connection, operation: Operation) -> None:
     found = queries.row(connection, "resolve", schema=operation.schema, name=period.name)
     columns = {(c.name, c.type, c.generated) for c in now.table.columns}
     if (
-        now.seam != period.range.upper
-        or period not in periods(connection, now)
+        periods(connection, now)[:1] != [period]
         or followed != ("A",)
         or found is None
         or operation.leaf is None
@@ -180,7 +179,11 @@ def _statements(connection: Connection, operation: Operation, moved: list[Leaf])
         (
             "attach.dropped",
             [
-                SQL("DELETE FROM frostline.periods WHERE foreign_table = {}::oid").format(period.oid),
+                # And what is left of partitions that somebody has dropped: there is a place for their range again.
+                SQL(
+                    "DELETE FROM frostline.periods p WHERE p.table_id = {} AND (p.foreign_table = {}::oid"
+                    " OR NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = p.foreign_table))"
+                ).format(managed.id, period.oid),
                 SQL("DROP FOREIGN TABLE {}").format(place),
             ],
         ),
@@ -203,7 +206,14 @@ def _statements(connection: Connection, operation: Operation, moved: list[Leaf])
 
 def _record(connection: Connection, operation: Operation) -> None:
     lower = operation.period.range.lower
+    # Once all is hot there are no old rows to be cut off: those that come there are new, whatever their key.
     connection.execute(
-        "UPDATE frostline.tables SET seam = %s, surplus = snapshot_id IS NOT NULL, held_from = %s WHERE id = %s",
-        (lower.text if lower is not None else None, str(lower or "MINVALUE"), operation.managed.id),
+        "UPDATE frostline.tables SET seam = %s, surplus = snapshot_id IS NOT NULL, held_from = %s,"
+        " retained_from = CASE WHEN %s THEN retained_from END WHERE id = %s",
+        (
+            lower.text if lower is not None else None,
+            str(lower or "MINVALUE"),
+            lower is not None,
+            operation.managed.id,
+        ),
     )
