@@ -79,8 +79,13 @@ def ready(settings: Settings, managed: Managed, ours: set[str], properties: Mapp
         return others
 
 
-def found(settings: Settings, managed: Managed, operation: int, ours: set[str]) -> Merged | None:
-    """The last snapshot an operation made on top of the registry's; None when there is none."""
+def found(
+    settings: Settings, managed: Managed, operation: int, ours: set[str], *, alone: bool = False
+) -> Merged | None:
+    """The last snapshot an operation made on top of the registry's; None when there is none.
+
+    With `alone`, also when it stands on commits of somebody else, whatever they are: it is not to be shown then.
+    """
     files = storages.of(settings).python()
     with opened(settings) as catalog:
         table = _table(catalog, managed)
@@ -90,6 +95,8 @@ def found(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
             if between is None and not _forgotten(table, snapshot, managed, files):
                 continue
             theirs = [one for one in between or () if lineage.made_by(one) != str(operation)]
+            if theirs and alone:
+                return None
             others = _examined(table, managed, theirs, ours) if theirs else Others()
             assert snapshot.summary is not None  # it carries the operation's id
             summary = {key: str(value) for key, value in snapshot.summary.additional_properties.items()}

@@ -50,8 +50,7 @@ def ours(connection: Connection, managed: Managed) -> set[str]:
 
 def committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
     """What the operation has made on top of the registry's snapshot; None also with another engine's rows below it."""
-    made = merging.found(settings, operation.managed, operation.id, ours(connection, operation.managed))
-    return made if made is not None and not made.others.snapshots else None
+    return merging.found(settings, operation.managed, operation.id, ours(connection, operation.managed), alone=True)
 
 
 def periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:

@@ -281,7 +281,7 @@ def test_what_another_engine_committed_before_and_during_becomes_part_of_the_tab
     assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
 
 
-def test_what_cannot_be_merged_is_refused_and_nothing_changes(cold: World) -> None:
+def test_what_cannot_be_merged_is_refused_and_nothing_changes(cold: World, tmp_path: Path) -> None:
     world = cold
     insert(world, 9, "2020-01-01 09:00", 90)
     before, expected = managed(world), rows(world)
@@ -306,6 +306,15 @@ def test_what_cannot_be_merged_is_refused_and_nothing_changes(cold: World) -> No
         assert rows(world) == expected
         by_spark(world, back)
     by_spark(world, "ALTER TABLE {t} DROP COLUMN more")
+    late = ["INSERT INTO {t} VALUES (9, TIMESTAMP '2020-03-01 00:00:00', 1)"]  # our own commit then stands on it
+
+    def interfere(point: str) -> None:
+        if point == "merge.ready" and late:
+            by_spark(world, late.pop())
+
+    with at(tmp_path, interfere), pytest.raises(LakeError, match="what cannot be merged"):
+        folded(world)
+    by_spark(world, back)
     folded(world)
     assert rows(world) == expected
     assert world.run(f"SELECT count(*) FROM {DELTA}") == [(0,)]
