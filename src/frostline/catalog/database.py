@@ -66,7 +66,9 @@ def session_sql(*, local: bool) -> str:
     values = ", ".join(f"('{name}', '{value}')" for name, value in SESSION.items())
     return (
         f"SELECT pg_catalog.set_config(v.name, v.value, {str(local).lower()}) FROM (VALUES {values}) v (name, value)"
-        " WHERE EXISTS (SELECT FROM pg_catalog.pg_settings s WHERE s.name OPERATOR(pg_catalog.=) v.name)"
+        # TimeZone, DateStyle and IntervalStyle are listed so.
+        " WHERE EXISTS (SELECT FROM pg_catalog.pg_settings s"
+        " WHERE pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) v.name)"
     )
 
 

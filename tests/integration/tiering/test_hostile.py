@@ -231,6 +231,26 @@ def test_timeouts_set_for_the_database_do_not_stop_a_run(world: World) -> None:
     assert len(world.archive("public.events")) == 1
 
 
+def test_a_database_that_is_elsewhere_and_prints_otherwise_is_served_the_same(world: World) -> None:
+    ((name,),) = world.run("SELECT current_database()")
+    for setting in ("timezone = 'America/St_Johns'", "datestyle = 'German, DMY'", "intervalstyle = 'iso_8601'"):
+        world.run(f"ALTER DATABASE {name} SET {setting}")
+    world.run(
+        SIMPLE.replace("v int", "v int, took interval, during tstzrange, on_ date")
+        + "UPDATE public.events SET took = v * interval '25 h', during = tstzrange(ts, ts + '1 h'), on_ = ts::date"
+    )
+    before = rows(world)
+    world.register("public.events")
+    assert len(world.archive("public.events")) == 1
+    assert rows(world) == before
+    assert world.run("UPDATE public.events SET took = took * 2 WHERE id = 7 RETURNING took = interval '350 h'") == [
+        (True,)
+    ]
+    assert world.run("SELECT took = interval '350 h', during = tstzrange(ts, ts + '1 h') FROM events WHERE id = 7") == [
+        (True, True)
+    ]
+
+
 def test_a_sequence_that_the_leaf_owns_goes_on_counting(world: World) -> None:
     """The leaf was a table of its own once, and what numbers its rows numbers those of the whole table."""
     world.run(
