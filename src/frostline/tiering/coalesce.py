@@ -148,7 +148,8 @@ def limit(connection: Connection, managed: Managed, after: str) -> int:
         newest = SQL("SELECT max({}) FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
         row = connection.execute(newest).fetchone()
         return (row[0] if row and row[0] is not None else -(2**63)) - int(after)
-    query = SQL("SELECT (extract(epoch FROM now() - {}::interval) * 1000000)::bigint").format(Literal(after))
+    now = ddl.clock(managed.table.key_type)
+    query = SQL("SELECT (extract(epoch FROM {} - {}::interval) * 1000000)::bigint").format(now, Literal(after))
     row = connection.execute(query).fetchone()
     assert row is not None
     return int(row[0])

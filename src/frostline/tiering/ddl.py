@@ -46,6 +46,13 @@ def _sides(table: Table, range_: Range) -> list[tuple[str, Composed]]:
     ]
 
 
+def clock(key_type: str) -> SQL:
+    """The present as keys of a type count it, read in UTC: without a time zone they are the database's local time."""
+    if key_type == "timestamptz":
+        return SQL("now()")
+    return SQL("(now() AT TIME ZONE (SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'))::timestamptz")
+
+
 def attach(parent: Identifier, leaf: Leaf) -> Composed:
     bounds = for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
     return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, Identifier(leaf.schema, leaf.name), bounds)

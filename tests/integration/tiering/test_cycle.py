@@ -15,9 +15,11 @@ from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.cli.main import app
 from frostline.errors import ConfigError, OperationError
+from frostline.model.bounds import parse_bound
 from frostline.pipeline import session
 from frostline.report import Silent
-from frostline.tiering import cycle, register
+from frostline.tiering import coalesce, cycle, register
+from frostline.tiering.archive import plan
 from frostline.tiering.premake import premake
 from frostline.tiering.register import Choice
 
@@ -96,6 +98,29 @@ def _a_second_round_changes_nothing(world: World) -> None:
     assert cycle.cycle(world.settings, tables, Silent(), world.spark_here) == []
     with pytest.raises(ConfigError, match="--before 'soon' is no timestamptz"):
         raise cycle.cycle(world.settings, ["good"], Silent(), world.spark_here, "soon")[0].error or AssertionError
+
+
+def test_keys_without_a_time_zone_are_the_database_s_local_time(world: World) -> None:
+    """Six hours ago in UTC is not over yet where it is twelve hours earlier."""
+    ((name, end),) = world.run("SELECT current_database(), (now() AT TIME ZONE 'UTC' - interval '6 h')::text")
+    world.run(
+        "CREATE TABLE public.local (ts timestamp PRIMARY KEY) PARTITION BY RANGE (ts);"
+        f"CREATE TABLE public.local_1 PARTITION OF public.local FOR VALUES FROM ('2020-01-01') TO ('{end}');"
+        f"CREATE TABLE public.local_2 PARTITION OF public.local FOR VALUES FROM ('{end}') TO (MAXVALUE);"
+        f"ALTER DATABASE {name} SET timezone = 'Etc/GMT+12'"
+    )
+    world.register("public.local", "1 hour")
+    with connect(world.dsn) as connection:
+        managed = registry.get(connection, "public.local")
+        bound = parse_bound(end)
+        assert bound is not None
+        assert plan.expired(connection, managed) == []
+        assert plan.expired(connection, managed, before="2100-01-01") == []
+        assert coalesce.limit(connection, managed, "1 hour") < bound.order
+    world.run(f"ALTER DATABASE {name} SET timezone = 'UTC'")
+    with connect(world.dsn) as connection:
+        assert [leaf.name for leaf in plan.expired(connection, managed)] == ["local_1"]
+        assert coalesce.limit(connection, managed, "1 hour") > bound.order
 
 
 def test_a_date_instead_of_the_hot_period(world: World) -> None:

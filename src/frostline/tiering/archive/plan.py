@@ -102,7 +102,7 @@ def _limit(connection: Connection, managed: Managed) -> Composed:
         newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
         row = connection.execute(newest).fetchone()
         return SQL("({}::bigint - {}::bigint)").format(Literal(row[0] if row else None), Literal(managed.hot_for))
-    return SQL("(now() - {}::interval)").format(Literal(managed.hot_for))
+    return SQL("({} - {}::interval)").format(ddl.clock(managed.table.key_type), Literal(managed.hot_for))
 
 
 def _chosen(connection: Connection, managed: Managed, before: str) -> Composed:
@@ -117,7 +117,7 @@ def _chosen(connection: Connection, managed: Managed, before: str) -> Composed:
             hint=f"for example: --before {'1000000' if type_ == 'bigint' else '2026-01-01'}",
         ) from None
     if type_ == "timestamptz":
-        return SQL("least({}, now())").format(value)
+        return SQL("least({}, {})").format(value, ddl.clock(managed.table.key_type))
     newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
     row = connection.execute(newest).fetchone()
     return SQL("least({}, {}::bigint)").format(value, Literal(row[0] if row else None))
