@@ -56,6 +56,9 @@ _STEPS: tuple[tuple[int, Transform[Any, Any]], ...] = (
 ROWS_PER_GROUP = 16_384
 # One byte a row: of twenty row groups without the value, one is decoded for nothing.
 FALSE_POSITIVES = 0.05
+# Columns without bloom filters: two values say nothing, and DuckDB asks them for a BLOB's escaped text instead of its
+# bytes and tells -0 from 0, so that rows would be missing.
+_NO_BLOOM = frozenset({"boolean", "float", "double", "binary"})
 _WIDTHS = {"boolean": 1, "int": 4, "float": 4, "date": 4, "long": 8, "double": 8, "timestamp": 8, "timestamptz": 8}
 _TYPES: dict[str, IcebergType] = {
     "boolean": BooleanType(),
@@ -131,7 +134,7 @@ def merge_properties(managed: Managed, file_bytes: int) -> dict[str, str]:
     lookups = [
         managed.lake_names[name]
         for name in managed.table.primary_key
-        if name != managed.table.key and _column(managed, name).storage.iceberg != "boolean"
+        if name != managed.table.key and has_bloom(_column(managed, name).storage.iceberg)
     ]
     return {
         **{f"write.{action}.mode": mode for action in ("delete", "update", "merge")},
@@ -146,6 +149,11 @@ def merge_properties(managed: Managed, file_bytes: int) -> dict[str, str]:
         **{f"write.parquet.bloom-filter-fpp.column.{name}": str(FALSE_POSITIVES) for name in lookups},
         **{f"write.parquet.bloom-filter-ndv.column.{name}": str(ROWS_PER_GROUP) for name in lookups},
     }
+
+
+def has_bloom(iceberg: str) -> bool:
+    """Whether a column of this type, where rows are looked up by it, has bloom filters."""
+    return iceberg not in _NO_BLOOM
 
 
 def _column(managed: Managed, name: str) -> Column:

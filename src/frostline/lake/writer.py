@@ -24,7 +24,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType, UUIDType
 
-from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP
+from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP, has_bloom
 from frostline.lake.metrics import Column, Metrics
 from frostline.lake.partitions import values as partition_values
 from frostline.lake.storage import storage_properties
@@ -207,19 +207,17 @@ class Writer:
             "compression": "zstd",
             "compression_level": _COMPRESSION_LEVEL,
             "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
-            "bloom_filter_options": {
-                name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._looked_up(table)
-            },
+            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._looked_up()},
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,
         }
 
-    def _looked_up(self, table: pa.Table) -> list[str]:
+    def _looked_up(self) -> list[str]:
         """Columns of the key that rows are asked for by one value; of time, a range is asked for."""
-        periods = {self.target.schema.find_field(part.source_id).name for part in self.target.spec.fields}
-        return [
-            name for name in self.target.sorted_by if name not in periods and not pa.types.is_boolean(table[name].type)
-        ]
+        schema = self.target.schema
+        periods = {schema.find_field(part.source_id).name for part in self.target.spec.fields}
+        keys = [name for name in self.target.sorted_by if name not in periods]
+        return [name for name in keys if has_bloom(str(schema.find_field(name).field_type))]
 
     def _described(self, path: str, size: int, partition: int, footer: pq.FileMetaData, metrics: Metrics) -> Written:
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]

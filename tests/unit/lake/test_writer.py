@@ -15,7 +15,16 @@ import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import MonthTransform
-from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestamptzType, UUIDType
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from frostline.lake.writer import Target, Writer, Written, arrow_type
 
@@ -100,6 +109,31 @@ def test_files_carry_field_ids_uuids_row_groups_and_bloom_filters(tmp_path: Path
     assert engine.execute("SELECT u FROM read_parquet(?) WHERE id = 2", [path]).fetchone() == (uuid.UUID(int=2),)
     assert Path(path).stat().st_size == file.size
     assert len(file.split_offsets) == len(groups)
+
+
+def test_rows_are_found_by_bytes_and_by_zeros_of_either_sign(tmp_path: Path) -> None:
+    """DuckDB asks bloom filters for other bytes than a BLOB's, and for one of the two zeros."""
+    schema = Schema(
+        NestedField(1, "b", BinaryType(), required=True),
+        NestedField(2, "x", DoubleType(), required=True),
+        NestedField(3, "ts", TimestamptzType(), required=True),
+    )
+    spec = PartitionSpec(PartitionField(3, 1000, MonthTransform(), "period"))
+    arrays = [[b"\x00", b"\x80\xff", b"\xff"], [-1.0, -0.0, 1.0], [JANUARY] * 3]
+    writer = Writer(
+        Target(schema, spec, ("b", "x", "ts"), f"file://{tmp_path}", {}, {}, file_bytes=2**30, prefix="operation-5")
+    )
+    writer.add(
+        pa.RecordBatch.from_arrays(
+            [pa.array(v, arrow_type(c.field_type)) for v, c in zip(arrays, schema.fields, strict=True)],
+            names=["b", "x", "ts"],
+        )
+    )
+    writer.flush()
+    (file,) = writer.written
+    for condition in ("b = unhex('80ff')", "x = 0::DOUBLE", "x = '-0'::DOUBLE"):
+        found = duckdb.execute(f"SELECT b FROM read_parquet(?) WHERE {condition}", [file.path.removeprefix("file://")])
+        assert found.fetchall() == [(b"\x80\xff",)], condition
 
 
 def test_the_manifest_s_entry_says_what_is_in_the_file(tmp_path: Path) -> None:
