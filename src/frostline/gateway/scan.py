@@ -135,9 +135,11 @@ def _reading(
             sqlstate="0A000",
         )
     else:
-        outputs = [f"{_cast(field, c)} AS {column_name(c.number)}" for c, field in fields.items()]
+        read_as = {c: _cast(field, c) for c, field in fields.items()}
+        read_as[table.key] = _key(snapshot, places, table.key, fields[table.key])
+        outputs = [f"{value} AS {column_name(c.number)}" for c, value in read_as.items()]
         outputs += [] if marker is None else [f"{_quoted(marker.name)} AS {_MARKER}"]
-        within = range_condition(table.key, source.range, _quoted(fields[table.key].name))
+        within = range_condition(table.key, source.range, read_as[table.key])
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
         rows = f"(SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}) AS t"
     if len(fields) < len(columns) or _filled(columns):
@@ -161,6 +163,18 @@ def _cast(field: NestedField, column: ColdColumn) -> str:
     wanted = iceberg_type(column.storage.iceberg)
     name = _quoted(field.name)
     return name if wanted == field.field_type else f"CAST({name} AS {duckdb_type(wanted)})"
+
+
+def _key(snapshot: files.Snapshot, places: Sequence[int], key: ColdColumn, field: NestedField) -> str:
+    """The partition key where DuckDB leaves out files by itself: moments before 1970 only if it does not see them.
+
+    It takes months and days before 1970 for others than Iceberg does, and files that hold them would be missing.
+    """
+    known = snapshot.column(field.field_id)
+    lowest = [None] if known is None else [known.lower[at] for at in places]
+    if not key.typname.startswith("timestamp") or all(isinstance(lower, int) and lower >= 0 for lower in lowest):
+        return _cast(field, key)
+    return key.storage.load.replace("{c}", f"epoch_us({_quoted(field.name)})")
 
 
 def _value(column: ColdColumn, fields: Collection[ColdColumn], marker: NestedField | None) -> str:

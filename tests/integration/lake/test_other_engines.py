@@ -15,12 +15,14 @@ from frostline.lake import catalog as lake
 SHAPE = """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, t text, u uuid, PRIMARY KEY (id, ts))
     PARTITION BY RANGE (ts);
+CREATE TABLE public.events_1969 PARTITION OF public.events FOR VALUES FROM ('1969-12-01') TO ('1970-01-01');
 CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
 CREATE TABLE public.events_02 PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO ('2020-03-01');
 CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-03-01') TO (MAXVALUE);
 INSERT INTO public.events
 SELECT i, timestamptz '2020-01-01' + i * interval '1 hour', i % 10, 'text ' || i, md5(i::text)::uuid
 FROM generate_series(1, 1400) i;
+INSERT INTO public.events SELECT -i, timestamptz '1969-12-25' + i * interval '1 hour', i FROM generate_series(1, 40) i;
 CREATE TABLE public.plain AS TABLE public.events;
 """
 # What Spark does, and the same in Postgres. Each step stands on the one before.
@@ -53,13 +55,16 @@ QUERIES = (
     "SELECT count(*), sum(v), min(t), max(ts) FROM {} WHERE ts < '2020-02-11'",
     "SELECT v, count(*) FROM {} WHERE ts >= '2020-01-20' GROUP BY v ORDER BY v",
     "SELECT id, t FROM {} WHERE id IN (5, 35, 77, 143, 700, 9001) ORDER BY id",
+    # DuckDB takes months and days before 1970 for others than Iceberg.
+    "SELECT id, v FROM {} WHERE ts >= '1969-12-25 03:00' AND ts <= '1970-01-01' ORDER BY id",
+    "SELECT id, v FROM {} WHERE ts = '1969-12-25 05:00'",
 )
 
 
 def test_what_spark_does_to_the_table_is_read_as_spark_reads_it(world: World) -> None:
     world.run(SHAPE)
     world.register("public.events")
-    assert [one.rows for one in world.archive("public.events")] == [743, 657]
+    assert [one.rows for one in world.archive("public.events")] == [40, 743, 657]
     for spark, postgres in STEPS:
         _spark(world, spark)
         if postgres:
