@@ -29,8 +29,13 @@ class Load:
     rows: Sequence[Sequence[str | None]] = ()  # a few: these columns, the primary key, the version
 
 
-def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Load | None:
-    """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none."""
+def candidates(
+    view: View, source: Source, table: ColdTable, narrowed: Narrowed, *, changed: bool = True
+) -> Load | None:
+    """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none.
+
+    Rows that are only read, not changed, are as they were when the statement began, whatever it has done since.
+    """
     bench = view.bench(table)
     columns = bench.settable
     wanted = {*columns, *table.primary_key}
@@ -38,10 +43,11 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
     if scan.empty:
         return None
     number = view.next_number()
+    after = _after(view, bench, number) if changed else []
     outputs = (*columns, *table.primary_key)
     few = points.few(scan, outputs, narrowed.files)  # Postgres looks at every other condition anyway
     if few is not None:
-        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number) if few else None
+        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number, after) if few else None
     conditions, more = narrowed.filter.conditions, narrowed.filter.columns
     if not more <= wanted:
         scan = cold_rows(view, source, table, wanted | more, narrowed.files, keys=narrowed.keys, versions=True)
@@ -50,19 +56,21 @@ def candidates(view: View, source: Source, table: ColdTable, narrowed: Narrowed)
     query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(texts))} FROM {scan.sql}{where}"
     batches = Batches(view.cursors, view.canceller, query)
     try:
-        return _load(view, bench, columns, batches, number)
+        return _load(view, bench, columns, batches, number, after)
     finally:
         batches.close()
 
 
-def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, number: int) -> Load | None:
+def _load(
+    view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batches, number: int, after: list[str]
+) -> Load | None:
     first = batches.next()
     if first is None or first.num_rows == 0:
         return None
     second = batches.next()
     if second is None and first.num_rows <= FEW_ROWS:
         rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
-        return _few(view, bench, columns, rows, number)
+        return _few(view, bench, columns, rows, number, after)
     view.at_bench(bench, _before(view, bench))
     count = 0
     with (
@@ -75,15 +83,17 @@ def _load(view: View, bench: Bench, columns: Sequence[ColdColumn], batches: Batc
                 for lines in encode.copy_lines(batch):
                     copy.write(lines)
     bench.loaded(count)
-    after = _after(view, bench, number)
     return Load(number, lambda: after)
 
 
 def _few(
-    view: View, bench: Bench, columns: Sequence[ColdColumn], rows: Sequence[Sequence[str | None]], number: int
+    view: View,
+    bench: Bench,
+    columns: Sequence[ColdColumn],
+    rows: Sequence[Sequence[str | None]],
+    number: int,
+    after: list[str],
 ) -> Load:
-    after = _after(view, bench, number)
-
     def listed() -> list[str]:
         before = _before(view, bench)
         bench.loaded(len(rows))

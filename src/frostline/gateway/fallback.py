@@ -38,7 +38,7 @@ def evaluate(
         table = tables[reference.source]
         known = narrowed(original, tokens, table, parameters) if len(found) == 1 else Narrowed()
         if reference in to_change:
-            rows, load = _versions(view, reference.source, table, known)
+            rows, load = _versions(view, reference.source, table, known, changed=_locked(statement, reference))
             rows += " AS t" if _alias(statement, reference) is None else ""
             before += load
         else:
@@ -64,11 +64,21 @@ def changes(statement: Statement) -> bool:
 
 
 def _to_change(statement: Statement) -> list[Reference]:
-    """The sources whose rows are asked for by ctid: a row that is named is going to be changed."""
+    """The sources whose rows are asked for by ctid: they, or others of the table, are going to be changed."""
     tokens = statement.tokens
     places = [at for at, token in enumerate(tokens) if token.word("ctid")]
     asked = {tokens[at - 2].text if tokens[at - 1].text == "." else None for at in places}
     return [reference for reference in statement.references if _alias(statement, reference) in asked]
+
+
+def _locked(statement: Statement, reference: Reference) -> bool:
+    """Whether the rows of a source are themselves going to be changed."""
+    tokens = statement.tokens
+    at = lexer.clause(tokens, "for")
+    if at is None:
+        return False
+    named = [token.text for token in tokens[at:] if _ALIAS.fullmatch(token.text)]  # FOR UPDATE [OF r1]
+    return not named or _alias(statement, reference) in named
 
 
 def _alias(statement: Statement, reference: Reference) -> str | None:
@@ -76,11 +86,11 @@ def _alias(statement: Statement, reference: Reference) -> str | None:
     return following.text if following is not None and _ALIAS.fullmatch(following.text) else None
 
 
-def _versions(view: View, source: Source, table: ColdTable, known: Narrowed) -> tuple[str, list[str]]:
+def _versions(view: View, source: Source, table: ColdTable, known: Narrowed, *, changed: bool) -> tuple[str, list[str]]:
     """The rows of a source on the bench, and what puts them there."""
     bench = view.bench(table)
     view.at_bench(bench, [])
-    load = candidates(view, source, table, known)
+    load = candidates(view, source, table, known, changed=changed)
     rows = f'(SELECT ctid, * FROM {bench.work.as_string(None)} WHERE "!load" = {load.number if load else "NULL"})'
     return rows, load.before() if load else []
 
@@ -102,7 +112,7 @@ def _mentioned(tokens: Sequence[Token], table: ColdTable) -> frozenset[ColdColum
 
 def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], known: Narrowed) -> str:
     """A temporary table with the rows wanted, reused when one of this transaction holds them already."""
-    conditions = (*known.filter.conditions, *map(repr, known.files))
+    conditions = (*known.filter.conditions, *map(repr, known.files), *known.keys)
     for held in view.temp_tables.get(source, ()):
         if columns <= held.columns and held.conditions in ((), conditions):
             return held.name

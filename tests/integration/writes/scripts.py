@@ -43,6 +43,9 @@ SINGLE = [
     "UPDATE {t} x SET t = o.w FROM other o WHERE o.k = x.k AND x.id IN (21, 221, 421) RETURNING x.id, x.t, o.w",
     "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id = x.id + 200 AND x.id < 6 RETURNING x.id, x.t, y.id",
     "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id = 401 AND x.id = 5 RETURNING x.*",
+    # Rows of the second period are read after one of them was changed.
+    "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id + 1 = x.id AND x.id BETWEEN 198 AND 204 RETURNING x.id, x.t",
+    "DELETE FROM {t} x USING {t} y WHERE y.id + 1 = x.id AND x.id BETWEEN 198 AND 204 RETURNING x.id",
     "UPDATE {t} x SET i = 1 FROM generate_series(1, 3) s WHERE x.id = 5 RETURNING x.id",
     "UPDATE {t} SET i = (SELECT max(id) FROM {t}) WHERE id = 5 RETURNING i",
     "UPDATE {t} SET i = 5 WHERE id IN (SELECT id FROM {t} WHERE i = 5)",
