@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 
 from frostline.catalog.cold import ColdTable
 from frostline.gateway import lexer, pruning
@@ -15,11 +16,10 @@ from frostline.gateway.translate import Filter, Parameters, known_part
 from frostline.lake.pruning import Condition
 
 _COMPARED = frozenset({"=", "<", ">", "<=", ">="})
-# Of a constant: its type. Anything else might be a column or a function.
+# Of a constant: its type, behind a `::`. Anything else might be a column, which may be called date, or a function.
 _TYPE_WORDS = frozenset(
     (
         *(
-            "any",
             "bigint",
             "date",
             "double",
@@ -99,10 +99,15 @@ def _key_condition(text: str, tokens: Sequence[Token], keys: set[str], parameter
         return None
     if tokens[1].kind != "operator" or tokens[1].text not in _COMPARED:
         return None
-    for token in tokens[2:]:
-        plain = token.kind in _CONSTANT or (token.kind == "word" and token.text in _TYPE_WORDS)
-        if not plain and token.text not in ("(", ")", "[", "]", "-"):
-            return None
+    if not all(_of_a_constant(before, token) for before, token in pairwise(tokens[1:])):
+        return None
     start = tokens[0].start
     changes = [(a - start, b - start, new) for a, b, new in lexer.values(tokens, parameters)]
     return f"({lexer.splice(text[start : tokens[-1].end], changes)})"
+
+
+def _of_a_constant(before: Token, token: Token) -> bool:
+    if token.kind == "word":
+        typed = before.kind == "typecast" or (before.kind == "word" and before.text != "any")
+        return token.text == "any" or (typed and token.text in _TYPE_WORDS)
+    return token.kind in _CONSTANT or token.text in ("(", ")", "[", "]", "-")

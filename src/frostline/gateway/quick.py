@@ -21,6 +21,7 @@ from frostline.gateway.candidates import Load
 from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
 from frostline.gateway.writes import Modify
+from frostline.model.types import delta_type
 
 # An assignment to one of these means the same as a cast, whatever its precision; a string too long would be cut.
 _ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
@@ -97,7 +98,7 @@ def _question(bench: Bench, statement: Modify, found: Load, parameters: Paramete
     start, end = statement.where or (0, 0)
     where = _spliced(statement.text, (start, min(end, statement.end)), inserted)
     return (
-        f"SELECT {', '.join(map(_name, columns))}, {prev}, pg_catalog.nextval('frostline.version'),"
+        f"SELECT {', '.join(map(_kept, columns))}, {prev}, pg_catalog.nextval('frostline.version'),"
         f" {' AND '.join(_allowed(statement, columns, constraints))}"
         f" FROM (SELECT {new}, {prev}"
         f" FROM (SELECT {old}, v.p::bigint AS {prev} FROM (VALUES {listed}) v ({', '.join(places)}, p)) o"
@@ -123,6 +124,11 @@ def _spliced(text: str, span: Sequence[int], changes: Sequence[tuple[int, int, s
 def _typed(column: ColdColumn, value: str) -> str:
     collated = "" if column.collation is None else f" COLLATE {Identifier(*column.collation).as_string(None)}"
     return f"CAST({value} AS {column.type}){collated} AS {_name(column)}"
+
+
+def _kept(column: ColdColumn) -> str:
+    """A value as the delta has it: a char(n) without its blanks, a real with all its digits."""
+    return f"CAST({_name(column)} AS {delta_type(column.base_type)})"
 
 
 def _name(column: ColdColumn) -> str:

@@ -136,6 +136,7 @@ def test_columns_that_changed_before_anything_was_cold(registered: Twins) -> Non
 def test_types_are_promoted(twins: Twins) -> None:
     both, same = twins.both, twins.same
     both("UPDATE {t} SET i = 100, r = 0.1, v = 'changed', c = 'x' WHERE id IN (4, 5)")
+    both("UPDATE {t} SET r = 0.1 WHERE id = 7")
     both("ALTER TABLE {t} ADD COLUMN f real DEFAULT 0.1, ADD COLUMN k char(3) DEFAULT 'k', ADD s int2 DEFAULT 3")
     same()
     both("ALTER TABLE {t} ALTER id TYPE bigint, ALTER i TYPE bigint, ALTER r TYPE float8, ALTER n TYPE numeric(14, 2)")

@@ -9,7 +9,7 @@ from integration.writes.pair import Pair, outcome
 
 # `{o}` tells the tiered one from its twin.
 BRANCHES = """
-CREATE TABLE root{o} (region text, id int, ts date, v text) PARTITION BY LIST (region);
+CREATE TABLE root{o} (region char(4), id int, ts date, v text, date date, r real) PARTITION BY LIST (region);
 CREATE TABLE eu{o} PARTITION OF root{o} FOR VALUES IN ('eu') PARTITION BY RANGE (ts);
 CREATE TABLE us{o} PARTITION OF root{o} FOR VALUES IN ('us') PARTITION BY RANGE (ts);
 ALTER TABLE eu{o} ADD PRIMARY KEY (region, id, ts);
@@ -18,7 +18,8 @@ CREATE TABLE eu{o}_01 PARTITION OF eu{o} FOR VALUES FROM ('2026-01-01') TO ('202
 CREATE TABLE eu{o}_11 PARTITION OF eu{o} FOR VALUES FROM ('2026-11-01') TO ('2026-12-01');
 CREATE TABLE us{o}_01 PARTITION OF us{o} FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
 CREATE TABLE us{o}_11 PARTITION OF us{o} FOR VALUES FROM ('2026-11-01') TO ('2026-12-01');
-INSERT INTO root{o} SELECT (ARRAY['eu', 'us'])[1 + x % 2], x, date '2026-01-01' + 304 * (x / 40) + x % 20, 'v' || x
+INSERT INTO root{o} SELECT (ARRAY['eu', 'us'])[1 + x % 2], x, date '2026-01-01' + 304 * (x / 40) + x % 20, 'v' || x,
+    date '2026-01-01' + 304 * (x / 40) + x % 20
 FROM generate_series(1, 79) x;
 """
 # Attached with another order of columns, after one was dropped; the key is the partition key and nothing else is.
@@ -38,7 +39,7 @@ INSERT INTO "s %{o}"."odd ""%s"" $1 ü" ("no ""%s"" $1", "where", "ctid ", "ün�
 SELECT x, 'w' || x, 'c' || x, x / 3.0, 'h' FROM generate_series(0, 299) x;
 """
 KEY = """
-CREATE TABLE key{o} (d date, id int, PRIMARY KEY (id, d)) PARTITION BY RANGE (d);
+CREATE TABLE key{o} (d date, id numeric(6), PRIMARY KEY (id, d)) PARTITION BY RANGE (d);
 CREATE TABLE key{o}_01 PARTITION OF key{o} FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
 CREATE TABLE key{o}_11 PARTITION OF key{o} FOR VALUES FROM ('2026-11-01') TO ('2026-12-01');
 INSERT INTO key{o} SELECT date '2026-01-01' + 304 * (x / 40) + x % 20, x FROM generate_series(1, 79) x;
@@ -52,6 +53,17 @@ SCRIPTS = {
             "INSERT INTO {t} VALUES ('eu', 1000, '2026-01-05', 'n'), ('us', 1000, '2026-01-05', 'n')",
             "UPDATE {t} SET v = v || '!' WHERE id = 1000 RETURNING region, v",
         ],
+        # One by one: what the delta keeps is the same whichever way it comes there.
+        [
+            "UPDATE {t} SET v = 'x', r = 0.1 WHERE id = 4 AND ts < '2026-02-01'",
+            "UPDATE {t} SET v = v || 'y' WHERE id = 4 RETURNING *",
+            "DELETE FROM {t} WHERE id = 6 AND ts < '2026-02-01'",
+            "INSERT INTO {t} VALUES ('eu', 6, '2026-01-07', 'again')",
+            "UPDATE {t} SET v = 'z' WHERE id = 6 AND ts < '2026-02-01'",
+            "SELECT * FROM {t} WHERE id < 8",
+        ],
+        # A column called like a type.
+        ["UPDATE {t} SET date = date + 1 WHERE id = 4", "SELECT id, date FROM {t} WHERE ts = date"],
     ],
     ODD_NAME: [
         [f'UPDATE {{t}} SET "where" = \'a%s$1\', "ctid " = "where" WHERE {ODD_KEY} IN (5, 150, 250) RETURNING *'],
@@ -74,6 +86,12 @@ SCRIPTS = {
         ["DELETE FROM {t} WHERE id IN (5, 6, 70)", "INSERT INTO {t} VALUES ('2026-01-06', 5) RETURNING *"],
         ["INSERT INTO {t} SELECT d, id + 1000 FROM {t}", "INSERT INTO {t} SELECT * FROM {t} ON CONFLICT DO NOTHING"],
         ["DELETE FROM {t}", "INSERT INTO {t} VALUES ('2026-01-06', 5), ('2026-11-06', 5)"],
+        # Rows that were loaded for a condition on the key are not all rows.
+        [
+            "DELETE FROM {t} WHERE id = 5",
+            "SELECT id FROM {t} WHERE id > 'Infinity'",
+            "SELECT id FROM {t} WHERE id < 'Infinity'",
+        ],
     ],
 }
 TIERED = ("public.eu_t", "public.us_t", ODD_NAME.replace("{o}", "_t"), "public.key_t")
