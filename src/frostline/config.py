@@ -77,6 +77,7 @@ class GatewaySettings(Section):
     listen: str = Field("127.0.0.1", description="address the gateway listens on")
     port: int = Field(0, ge=0, le=65535, description="port the gateway listens on (0: any free one)")
     host: str = Field("", description="how Postgres reaches the gateway (empty: the listen address)")
+    standbys: str = Field("", description="gateways of standbys, as host:port,host:port: Postgres is told of them too")
     memory: str = Field("2GB", description="memory DuckDB may use before it spills to disk")
     threads: int = Field(2, ge=1, description="DuckDB threads")
     max_sessions: int = Field(256, ge=1, description="sessions served at once; one more is refused with 53300")
@@ -240,6 +241,7 @@ def load(
 def check(settings: Settings, origins: Mapping[str, str]) -> None:
     """Settings that are right one by one and wrong together: each with the reason and the way out."""
     _check_warehouse(settings, origins)
+    addresses(settings.gateway.standbys)
     if settings.on_s3:
         # Commands that only look at a running stack need no keys; whoever opens the lake asks again.
         if origins.get("lake.warehouse") != STACK:
@@ -250,6 +252,17 @@ def check(settings: Settings, origins: Mapping[str, str]) -> None:
         _check_rest(settings)
     else:
         _unused(settings.rest, "rest", ("uri", "token", "credential"), "lake.catalog is jdbc")
+
+
+def addresses(text: str) -> list[tuple[str, int]]:
+    """host:port,host:port"""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"gateway.standbys has {part}, which is no host:port", hint="gw2.example.com:5433")
+        found.append((host.strip("[]"), int(port)))
+    return found
 
 
 def _check_warehouse(settings: Settings, origins: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from psycopg.rows import TupleRow
 
 from frostline.errors import DatabaseError
 
+READ_ONLY = "a standby can only be read: name the primary, with --dsn or FROSTLINE_DSN"
 MINIMUM_VERSION = 150000  # postgres_fdw learned application_name escapes in 15
 # What a role or a database may have set otherwise, and our work cannot have.
 SESSION = {
@@ -72,8 +73,14 @@ def session_sql(*, local: bool) -> str:
     )
 
 
+def in_recovery(connection: Connection) -> bool:
+    """Whether this is a standby, now: it may be promoted at any time, and its sessions live on."""
+    return connection.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
+
+
 def from_postgres(error: psycopg.Error) -> DatabaseError:
     """What Postgres said, as an error of ours."""
     said = error.diag
     message = said.message_primary or " ".join(str(error).split()) or type(error).__name__
-    return DatabaseError(f"Postgres says: {message}", detail=said.message_detail, hint=said.message_hint)
+    hint = READ_ONLY if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) else said.message_hint
+    return DatabaseError(f"Postgres says: {message}", detail=said.message_detail, hint=hint)

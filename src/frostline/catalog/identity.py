@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
 
-from frostline.catalog.database import Connection
+from frostline.catalog.database import READ_ONLY, Connection, in_recovery
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import RefusedError
 
@@ -39,6 +39,8 @@ class Identity:
 
 
 def here(connection: Connection) -> Identity:
+    if in_recovery(connection):
+        raise RefusedError("this Postgres is a standby, where nothing can be changed; nothing was", hint=READ_ONLY)
     row = connection.execute(_HERE).fetchone()
     assert row is not None
     return Identity(*row)

@@ -6,6 +6,9 @@ what is live, and removes the candidates that are not. Each side commits before 
 one sees the other: either maintenance finds the pin and spares S, or the gateway finds S expiring and does not use it
 (both may happen; that costs a retry, never a row). A snapshot that was removed stays in `frostline.expiring`, so a pin
 that comes late, at a registry row read before S moved on, is told too.
+
+On a standby nothing can be committed. What it reads is kept by the backup window, as for a Postgres that is restored to
+the moment it has come to.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from frostline.catalog.database import Connection
+from frostline.catalog.database import Connection, in_recovery
 from frostline.catalog.gateways import ALIVE
 
 _ADD = """
@@ -52,7 +55,8 @@ class Snapshot:
 def add(connection: Connection, gateway: str, snapshot: Snapshot) -> bool:
     """Commit a pin; False when the snapshot is being removed and must not be read."""
     _must_commit(connection)
-    connection.execute(_ADD, (gateway, snapshot.table, snapshot.id, snapshot.metadata_location))
+    if not in_recovery(connection):
+        connection.execute(_ADD, (gateway, snapshot.table, snapshot.id, snapshot.metadata_location))
     if connection.execute(_EXPIRING, (snapshot.table, snapshot.id)).fetchone() is None:
         return True
     remove(connection, gateway, snapshot)
@@ -60,7 +64,8 @@ def add(connection: Connection, gateway: str, snapshot: Snapshot) -> bool:
 
 
 def remove(connection: Connection, gateway: str, snapshot: Snapshot) -> None:
-    connection.execute(_REMOVE, (gateway, snapshot.table, snapshot.id))
+    if not in_recovery(connection):
+        connection.execute(_REMOVE, (gateway, snapshot.table, snapshot.id))
 
 
 def live_snapshots(connection: Connection, table: int) -> set[int]:

@@ -28,7 +28,7 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 # A transaction's first statement may end without reading cold rows. Then the next one must see what others committed
 # meanwhile; that takes them, and the way there and back, longer than postgres_fdw from START to DECLARE.
 _EARLY_SECONDS = 0.0004
-_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # on a standby it is READ ONLY, else not: see SESSION
 
 
 class Backing:
@@ -45,6 +45,7 @@ class Backing:
         self._ahead: str | None = None  # a question that is being answered, and is yet to be asked
         self.open = False
         self.snapshot: str | None = None
+        self.standby = False  # the transaction is one of a standby: no temporary tables
         self.server = ""  # since when the server runs that we are connected to
 
     @property
@@ -111,6 +112,8 @@ class Backing:
         found = _results(connection.pgconn)
         failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
         self.open, self.snapshot = True, snapshot
+        # Postgres tells with every answer; a connection lives on when its server is promoted.
+        self.standby = connection.info.parameter_status("in_hot_standby") == "on"
         if failed is not None:
             self.end()
             raise error_from_result(failed)

@@ -17,8 +17,11 @@ SELECT i.id::text, s.srvoptions, m.umoptions, pg_catalog.current_setting('server
        %(pid)s::int IS NULL OR EXISTS (
            SELECT FROM pg_catalog.pg_stat_get_activity(%(pid)s) a
            JOIN pg_catalog.pg_database d ON d.oid = a.datid AND d.datname = pg_catalog.current_database()
-           -- Who may not read all statistics is not told since when others are there.
-           WHERE coalesce(pg_catalog.floor(pg_catalog.date_part('epoch', a.backend_start)) = %(started)s, true))
+           -- Who may not read all statistics is not told since when others are there; but everybody is told that
+           -- whoever asks a gateway is about to read, and on another server a process of that number hardly is.
+           WHERE coalesce(pg_catalog.floor(pg_catalog.date_part('epoch', a.backend_start)) = %(started)s, EXISTS (
+               SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = l.relation
+               WHERE l.pid = %(pid)s AND l.database = a.datid AND f.ftserver = s.oid)))
 FROM frostline.installation i
 LEFT JOIN pg_catalog.pg_foreign_server s ON s.srvname = %(server)s
 LEFT JOIN pg_catalog.pg_user_mappings m ON m.srvid = s.oid AND m.umuser = 0

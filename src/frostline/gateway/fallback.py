@@ -9,15 +9,18 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway import encode, lexer
+from frostline.gateway import encode, handed, lexer
 from frostline.gateway.candidates import candidates, text
+from frostline.gateway.clauses import cut, split
+from frostline.gateway.expressions.tree import Unknown
+from frostline.gateway.handed import HandedRows
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source
 from frostline.gateway.narrowed import Narrowed, narrowed
-from frostline.gateway.rows import Batches, PostgresRows
+from frostline.gateway.rows import Batches, PostgresRows, Rows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.statements import Statement
-from frostline.gateway.translate import Filter, Parameters, column_name
+from frostline.gateway.translate import Parameters, column_name
 from frostline.gateway.view import TempTable, View
 
 _numbers = itertools.count(1)
@@ -29,8 +32,10 @@ def evaluate(
     statement: Statement,
     tables: Mapping[Source, ColdTable],
     parameters: Parameters,
-) -> PostgresRows:
+) -> Rows:
     """Run a SELECT on Postgres, over temporary tables that hold the cold rows it may need."""
+    if view.backing.standby:
+        return _without_tables(view, statement, tables, parameters)
     original, tokens, found = statement.text, statement.tokens, statement.references
     changes = [(0, tokens[0].start, ""), *lexer.values(tokens, parameters)]
     to_change, before = _to_change(statement), []
@@ -46,6 +51,53 @@ def evaluate(
         changes.append((reference.start, reference.end, rows))
     changes += _locks(tokens)
     return PostgresRows(view.backing, lexer.splice(original, changes), before=before, again=bool(to_change))
+
+
+def _without_tables(
+    view: View, statement: Statement, tables: Mapping[Source, ColdTable], parameters: Parameters
+) -> Rows:
+    """The same on a standby: the rows are in the statement, or in as many statements as there are pieces of them."""
+    original, tokens, found = statement.text, statement.tokens, statement.references
+    fixed = [(0, tokens[0].start, ""), *lexer.values(tokens, parameters), *_locks(tokens)]
+    if len(found) == 1 and _row_by_row(original, tokens):
+        (reference,), table = found, tables[found[0].source]
+        known = narrowed(original, tokens, table, parameters)
+        columns, batches = _batches(view, reference.source, table, tokens, known)
+        return HandedRows(
+            view.backing,
+            columns,
+            batches,
+            lambda rows: lexer.splice(original, [*fixed, (reference.start, reference.end, f"{rows} AS t")]),
+        )
+    changes = []
+    for reference in found:
+        table = tables[reference.source]
+        known = narrowed(original, tokens, table, parameters) if len(found) == 1 else Narrowed()
+        columns, batches = _batches(view, reference.source, table, tokens, known)
+        rows = handed.relation(columns, handed.whole(columns, batches))
+        rows += " AS t" if _alias(statement, reference) is None else ""
+        changes.append((reference.start, reference.end, rows))
+    return PostgresRows(view.backing, lexer.splice(original, [*fixed, *changes]))
+
+
+def _row_by_row(original: str, tokens: Sequence[Token]) -> bool:
+    """Whether each row is answered by itself. So it is in a scan of postgres_fdw, which lists plain columns."""
+    try:
+        select = cut(original, tokens)
+        rest = select.source()[1]
+    except Unknown:
+        return False
+    plain = all(len(part) == 1 and part[0].kind in ("word", "quoted") for part in split(select.get("select")))
+    alone = not rest and not any(token.word("select") for token in select.get("where"))
+    return plain and alone and select.clauses.keys() <= {"select", "from", "where", "for"}
+
+
+def _batches(
+    view: View, source: Source, table: ColdTable, tokens: Sequence[Token], known: Narrowed
+) -> tuple[list[ColdColumn], Batches]:
+    """The columns a statement may mean, and their values in the rows that it may want."""
+    columns = _mentioned(tokens, table)
+    return _in_order(columns), Batches(view.cursors, view.canceller, _rows(view, source, table, columns, known))
 
 
 def whole(view: View, source: Source, tables: Mapping[Source, ColdTable]) -> str:
@@ -117,19 +169,21 @@ def _loaded(view: View, source: Source, table: ColdTable, columns: frozenset[Col
         if columns <= held.columns and held.conditions in ((), conditions):
             return held.name
     name = f"frostline_rows_{next(_numbers)}"
-    wanted = columns | known.filter.columns
-    rows = cold_rows(view, source, table, wanted, known.files, keys=known.keys).sql
-    _load(view, name, sorted(columns, key=lambda column: column.number), _query(rows, columns, known.filter))
+    _load(view, name, _in_order(columns), _rows(view, source, table, columns, known))
     view.temp_tables.setdefault(source, []).append(TempTable(name, columns, conditions))
     return name
 
 
-def _query(rows: str, columns: frozenset[ColdColumn], known: Filter) -> str:
-    outputs = ", ".join(
-        f"{text(column)} AS {column_name(column.number)}"
-        for column in sorted(columns, key=lambda column: column.number)
-    )
-    where = f" WHERE {' AND '.join(known.conditions)}" if known.conditions else ""
+def _in_order(columns: frozenset[ColdColumn]) -> list[ColdColumn]:
+    return sorted(columns, key=lambda column: column.number)
+
+
+def _rows(view: View, source: Source, table: ColdTable, columns: frozenset[ColdColumn], known: Narrowed) -> str:
+    """DuckDB's query for the rows that are not known to be unwanted."""
+    wanted, conditions = columns | known.filter.columns, known.filter.conditions
+    rows = cold_rows(view, source, table, wanted, known.files, keys=known.keys).sql
+    outputs = ", ".join(f"{text(column)} AS {column_name(column.number)}" for column in _in_order(columns))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {outputs} FROM {rows}{where}"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import psycopg
 from psycopg import sql
 
 from frostline.catalog import gateways
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, in_recovery
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError, FrostlineError
 from frostline.gateway.link import Link, said
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _PUBLISH_LOCK = 7_346_215_003
 # Postgres notices in minutes, not hours, that a gateway's machine is gone; what a person has set stays.
 _DEFAULTS = {"connect_timeout": "10", "keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
+_STANDBY_SECONDS = 1.0  # how soon a promotion is noticed
 _OPTIONS = "SELECT srvoptions FROM pg_foreign_server WHERE srvname = %s"
 
 
@@ -40,12 +41,14 @@ def _changes(known: Mapping[str, str], wanted: Mapping[str, str]) -> sql.Compose
 class Presence:
     """Announced when the gateway listens, renewed by a thread, taken back when it stops."""
 
-    def __init__(self, dsn: str, link: Link, tls: bool) -> None:
+    def __init__(self, dsn: str, link: Link, tls: bool, others: Sequence[tuple[str, int]] = ()) -> None:
         self.id = str(uuid.uuid4())
         self._dsn = dsn
         self.pins = Pins(link, self.id, self._announce)
         self._link = link
         self._tls = tls
+        self._others = others  # gateways of standbys, which cannot write down where they are
+        self._standby = False  # and so it is with us
         self._address = ("", 0)
         self._published: list[tuple[str, int]] = []
         self._stop = threading.Event()
@@ -54,8 +57,12 @@ class Presence:
     def begin(self, host: str, port: int) -> None:
         """Tell the database where this gateway is, and from now on that it lives."""
         self._address = host, port
-        self._announce()
-        self.publish()
+        self._standby = self._link.run(in_recovery)
+        if self._standby:
+            log.info("Postgres is a standby: cold rows can be read until it is promoted, and then written")
+        else:
+            self._announce()
+            self.publish()
         self._thread.start()
 
     def end(self) -> None:
@@ -64,6 +71,8 @@ class Presence:
         self._tls = False  # what the others can is not ours to say
         if self._thread.ident is not None:
             self._thread.join(5)
+        if self._standby:
+            return
         try:
             self._link.run(lambda c: gateways.leave(c, self.id))
             if self._link.run(gateways.addresses):
@@ -91,7 +100,8 @@ class Presence:
             row = connection.execute(_OPTIONS, (SERVER_NAME,)).fetchone()
             known = dict(option.split("=", 1) for option in (row[0] if row else None) or ())
             wanted = {name: value for name, value in _DEFAULTS.items() if name not in known}
-            wanted |= {"host": ",".join(host for host, _ in found), "port": ",".join(str(port) for _, port in found)}
+            named = [*found, *(address for address in self._others if address not in found)]
+            wanted |= {"host": ",".join(host for host, _ in named), "port": ",".join(str(port) for _, port in named)}
             # An entry that insists on something else, a verified certificate say, was made so by a person.
             if self._tls and "sslmode" not in known:
                 # The gateway asks for no client certificate. libpq would look for one in the home directory of the
@@ -102,7 +112,7 @@ class Presence:
         return found
 
     def _beat(self) -> None:
-        while not self._stop.wait(gateways.BEAT_SECONDS):
+        while not self._stop.wait(_STANDBY_SECONDS if self._standby else gateways.BEAT_SECONDS):
             try:
                 self.renew()
             except FrostlineError as error:
@@ -111,7 +121,14 @@ class Presence:
                 log.exception("the heartbeat failed")
 
     def renew(self) -> None:
-        """One beat: we are alive, pins nobody needs go, and so do gateways that died."""
+        """One beat: we are alive, pins nobody needs go, and so do gateways that died.
+
+        When a standby was promoted this gateway has no row yet, as if it had been taken for dead.
+        """
+        self._standby = self._link.run(in_recovery)
+        if self._standby:
+            self.pins.drop_unused()
+            return
         if not self._link.run(lambda c: gateways.beat(c, self.id)):
             self.pins.restore()
         self.pins.drop_unused()

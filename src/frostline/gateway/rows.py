@@ -238,14 +238,19 @@ class TakenRows(Rows):
         end = total if wanted is None else min(self._at + wanted, total)
         while self._at < end and self._result is not None:
             stop = min(self._at + BATCH_ROWS, end)
-            yield _messages(self._result, range(self._at, stop)), stop - self._at
+            yield row_messages(self._result, range(self._at, stop)), stop - self._at
             self._at = stop
 
     def restart(self) -> None:
         self._at = 0
 
 
-def _messages(result: PGresult, rows: Iterable[int]) -> bytes:
+def fields(result: PGresult) -> list[Field]:
+    """The columns of a result of Postgres."""
+    return [Field((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)]
+
+
+def row_messages(result: PGresult, rows: Iterable[int]) -> bytes:
     columns = range(result.nfields)
     return b"".join(messages.data_row([result.get_value(row, c) for c in columns]) for row in rows)
 
@@ -266,10 +271,7 @@ class PostgresRows(Rows):
         self._declare = [*before, declare]
         self._again = again  # the rows may change under it
         self._open()
-        result = self._first
-        self.fields = [
-            Field((result.fname(i) or b"").decode(), result.ftype(i), result.fmod(i)) for i in range(result.nfields)
-        ]
+        self.fields = fields(self._first)
 
     def _open(self) -> None:
         self._first, self._at = self._backing.batch([*self._declare, self._fetch(_FIRST_ROWS)])[-1], 0
@@ -277,7 +279,7 @@ class PostgresRows(Rows):
     def take(self, wanted: int | None) -> Iterator[Piece]:
         end = self._first.ntuples if wanted is None else min(self._at + wanted, self._first.ntuples)
         if end > self._at:
-            yield _messages(self._first, range(self._at, end)), end - self._at
+            yield row_messages(self._first, range(self._at, end)), end - self._at
             wanted = None if wanted is None else wanted - (end - self._at)
             self._at = end
         if self._first.ntuples < _FIRST_ROWS:
@@ -285,7 +287,7 @@ class PostgresRows(Rows):
         while wanted is None or wanted > 0:
             size = BATCH_ROWS if wanted is None else min(wanted, BATCH_ROWS)
             (result,) = self._backing.batch([self._fetch(size)])
-            yield _messages(result, range(result.ntuples)), result.ntuples
+            yield row_messages(result, range(result.ntuples)), result.ntuples
             if result.ntuples < size:
                 return
             wanted = None if wanted is None else wanted - result.ntuples

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from frostline.config import Settings
+from frostline.config import Settings, addresses
 from frostline.errors import FrostlineError, QueryError, StackError
 from frostline.gateway import sockets, startup, tls
 from frostline.gateway.backing import Backing
@@ -85,7 +85,8 @@ class Gateway:
         self._storage = storage.of(settings)
         self._metrics = Metrics()
         self._tls = tls.context(settings.gateway)
-        self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None)
+        others = addresses(settings.gateway.standbys)
+        self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None, others=others)
         self._clients: dict[int, Client] = {}
         self._lock = threading.Lock()
         self._stopping = False

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from frostline.errors import QueryError
+from frostline.errors import DatabaseError, QueryError
 from frostline.gateway.control import Control
 from frostline.gateway.origin import Origin
 from frostline.gateway.wire import messages, scram
 from frostline.gateway.wire.messages import CANCEL_REQUEST, GSS_REQUEST, PROTOCOL_3, SSL_REQUEST
 from frostline.gateway.wire.stream import ProtocolError, Stream
 
+# "Cannot connect now": libpq goes on to the next address of the entry, which a standby shares with its primary.
+_NEXT = "57P03"
 _ENCODINGS = ("", "UTF8", "UTF-8", "UNICODE")
 
 
@@ -46,7 +48,11 @@ def read_request(stream: Stream, tls: ssl.SSLContext | None) -> CancelRequest | 
 
 def admit(stream: Stream, parameters: dict[str, str], control: Control) -> str:
     """Authenticate and check that this is our database; returns Postgres's version."""
-    installed = control.installed(Origin.of(parameters.get("application_name", "")))
+    try:
+        installed = control.installed(Origin.of(parameters.get("application_name", "")))
+    except DatabaseError as error:
+        error.sqlstate = _NEXT
+        raise
     user, database = parameters.get("user", ""), parameters.get("database", "")
     try:
         scram.authenticate(stream, control.verifier(installed.password))
@@ -62,9 +68,10 @@ def admit(stream: Stream, parameters: dict[str, str], control: Control) -> str:
         )
     if not installed.theirs:
         raise QueryError(
-            "this gateway serves another database than the one that asks, which is a copy of it",
-            hint="in the copy, run frostline adopt --copy and start a gateway of its own",
-            sqlstate="3D000",
+            "this gateway serves another server than the one that asks, which is a copy of it",
+            hint="on a standby, start a gateway with the standby's DSN and name it in gateway.standbys; "
+            "in a copy that lives by itself, run frostline adopt --copy and start one there",
+            sqlstate=_NEXT,
         )
     encoding = parameters.get("client_encoding", "").strip("'\"").upper()
     if encoding not in _ENCODINGS:

@@ -93,6 +93,12 @@ class View:
         """The same for a statement that changes rows: what belongs to an altered table has to follow it first."""
         fresh = may_restart and not self.backing.open
         found = self.pin(sources, may_restart=may_restart)
+        if self.backing.standby:
+            raise QueryError(
+                f"cold rows of {found[sources[0]]} can only be read on a standby, and have no ctid there",
+                hint="nothing was changed; ask the primary",
+                sqlstate="25006",
+            )
         behind = next((table for table in found.values() if not table.followed), None)
         if behind is None:
             return found
@@ -314,7 +320,7 @@ class View:
         self._meet()
         with self.backing.running():
             table = described(self.backing.connection, answers[0], *key)
-        if not table.followed and snapshot is None and not again:
+        if not table.followed and snapshot is None and not again and not self.backing.standby:
             self.backing.end()  # it may have looked at the delta
             self.follower.attempt(table.id, table.shape)
             self._begin(None, source, again=True)

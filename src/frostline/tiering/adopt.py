@@ -31,6 +31,7 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
     """The other one is gone; repeating it changes nothing."""
     with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
         registry.require(connection)
+        identity.here(connection)  # or why not
         found = []
         for managed in registry.every(connection):
             _check_columns(connection, managed)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,15 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
+from fix_cluster import Cluster
 from fix_lake import Lake
 from fix_tiering import World, new_world
 from frostline.catalog import registry
 from frostline.catalog.database import connect
-from frostline.config import Settings
 from frostline.errors import LakeError, RefusedError
 from frostline.gateway.server import Gateway
-from frostline.local import artifacts, user
 from frostline.local.ports import free_port
-from frostline.local.postgres import Server
-from frostline.report import Report, Silent
+from frostline.report import Silent
 from frostline.tiering import adopt, clean, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
@@ -34,79 +30,6 @@ from frostline.tiering.unregister import unregister
 from integration.tiering.test_archive import SIMPLE
 
 PLAIN = SIMPLE + "CREATE TABLE public.plain AS TABLE public.events;"
-PASSWORD = "restore"
-
-
-class Cluster:
-    """A server of its own that archives its log, and can be copied while it runs."""
-
-    def __init__(self, home: Path, directory: Path) -> None:
-        self.server, self.port = Server(home, directory / "original"), free_port()
-        self.log, self.directory = directory / "wal", directory
-        self.log.mkdir()
-        _own(directory)
-        self.server.base.mkdir(exist_ok=True)
-        self.server.initialise(PASSWORD)
-        with (self.server.data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(f"archive_mode = on\narchive_command = 'cp %p {self.log}/%f'\nfsync = off\n")
-        self.server.start(self.port)
-
-    @property
-    def dsn(self) -> str:
-        return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
-
-    def copy(self, name: str) -> Server:
-        """A base backup, as any tool takes one."""
-        made = Server(self.server.home, self.directory / name)
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute("SELECT pg_backup_start('test', fast => true)")
-            made.data.parent.mkdir(parents=True)
-            shutil.copytree(self.server.data, made.data, ignore=_not_in_backups)
-            row = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => true)").fetchone()
-        assert row is not None
-        (made.data / "backup_label").write_text(row[0])
-        (made.data / "recovery.signal").touch()
-        return made
-
-    def start(self, copy: Server, port: int, target: str) -> None:
-        """Recover it up to a target, and let it be written."""
-        with (copy.data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(
-                f"archive_mode = off\nrestore_command = 'cp {self.log}/%f %p'\n{target}\n"
-                "recovery_target_action = 'promote'\n"
-            )
-        _own(self.directory)
-        copy.data.chmod(0o700)
-        copy.start(port)
-        dsn = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            while connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-                pass
-
-
-def _not_in_backups(directory: str, names: list[str]) -> list[str]:
-    """The log comes from its archive."""
-    in_log = Path(directory).name == "pg_wal"
-    return [name for name in names if name.startswith("postmaster.") or (in_log and name.startswith("0000"))]
-
-
-def _own(directory: Path) -> None:
-    account = user.server_account()
-    if account is not None:
-        for path in (directory, *directory.rglob("*")):
-            os.chown(path, account.pw_uid, account.pw_gid)
-
-
-@pytest.fixture
-def cluster(settings: Settings, report: Report, open_directory: Path) -> Iterator[Cluster]:
-    home = artifacts.fetch(settings, report=report).postgres
-    directory = open_directory / "restore"
-    directory.mkdir()
-    made = Cluster(home, directory)
-    yield made
-    for server in (made.server, Server(home, directory / "copy")):
-        server.stop()
-    shutil.rmtree(directory)
 
 
 def rows(world: World, table: str) -> list[tuple[Any, ...]]:

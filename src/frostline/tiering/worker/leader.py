@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import psycopg
 
 from frostline.catalog import workers
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, in_recovery
 from frostline.catalog.workers import Worker
-from frostline.errors import FrostlineError
+from frostline.errors import DatabaseError, FrostlineError
 
 LOOK_SECONDS = 1.0  # how long the loss of the session may stay unnoticed, when the network is there
 # A server whose network is gone is given up after ten seconds, by us and, as it is told, by the server itself.
@@ -71,6 +71,8 @@ class Lead:
 def session(dsn: str, worker: Worker, lost: Callable[[str], None]) -> Iterator[Lead]:
     """A session that can lead; whoever enters asks it to `take` the lead until it does."""
     with _connected(dsn) as connection:
+        if in_recovery(connection):
+            raise DatabaseError("this Postgres is a standby: there is nothing to do until it is promoted")
         workers.bury(connection)
         lead = Lead(connection, worker, lost)
         try:

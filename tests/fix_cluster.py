@@ -1,0 +1,162 @@
+"""A Postgres of its own whose log is archived: it can be copied while it runs, restored, and followed by a standby."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from frostline.config import Settings
+from frostline.local import artifacts, user
+from frostline.local.ports import free_port
+from frostline.local.postgres import Server
+from frostline.report import Report
+
+PASSWORD = "restore"
+# A standby that waits for nobody would cancel what it reads whenever the primary cleans up.
+_STANDBY = """
+archive_mode = off
+hot_standby_feedback = on
+wal_receiver_status_interval = 1
+primary_conninfo = 'host=127.0.0.1 port={port} user=postgres password={password} application_name=standby'
+"""
+
+
+class Cluster:
+    """A server of its own that archives its log, and can be copied while it runs."""
+
+    def __init__(self, home: Path, directory: Path) -> None:
+        self.server, self.port = Server(home, directory / "original"), free_port()
+        self.log, self.directory = directory / "wal", directory
+        self.log.mkdir()
+        _own(directory)
+        self.server.base.mkdir(exist_ok=True)
+        self.server.initialise(PASSWORD)
+        with (self.server.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"archive_mode = on\narchive_command = 'cp %p {self.log}/%f'\nfsync = off\n")
+        self.server.start(self.port)
+
+    @property
+    def dsn(self) -> str:
+        return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+
+    def copy(self, name: str) -> Server:
+        """A base backup, as any tool takes one."""
+        made = Server(self.server.home, self.directory / name)
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('test', fast => true)")
+            made.data.parent.mkdir(parents=True)
+            shutil.copytree(self.server.data, made.data, ignore=_not_in_backups)
+            row = connection.execute("SELECT labelfile FROM pg_backup_stop(wait_for_archive => true)").fetchone()
+        assert row is not None
+        (made.data / "backup_label").write_text(row[0])
+        (made.data / "recovery.signal").touch()
+        return made
+
+    def standby(self, name: str) -> Standby:
+        """A copy that streams the log from here."""
+        made, port = self.copy(name), free_port()
+        (made.data / "recovery.signal").rename(made.data / "standby.signal")
+        with (made.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(_STANDBY.format(port=self.port, password=PASSWORD))
+        _own(made.base)
+        made.data.chmod(0o700)
+        made.start(port)
+        return Standby(made, self.dsn, make_conninfo(self.dsn, port=port))
+
+    def kill(self) -> None:
+        """As when its machine loses power."""
+        running = self.server.running()
+        assert running is not None
+        running.process.signal(signal.SIGSTOP)  # it starts no more children
+        for link in Path("/proc").glob("[0-9]*/cwd"):
+            with suppress(OSError):
+                if link.readlink() == self.server.data and link.parent.name != str(running.process.pid):
+                    os.kill(int(link.parent.name), signal.SIGKILL)
+        running.process.signal(signal.SIGKILL)
+        assert running.process.wait_gone(10)
+
+    def start(self, copy: Server, port: int, target: str) -> None:
+        """Recover it up to a target, and let it be written."""
+        with (copy.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(
+                f"archive_mode = off\nrestore_command = 'cp {self.log}/%f %p'\n{target}\n"
+                "recovery_target_action = 'promote'\n"
+            )
+        _own(self.directory)
+        copy.data.chmod(0o700)
+        copy.start(port)
+        dsn = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            while connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                pass
+
+
+@dataclass(frozen=True)
+class Standby:
+    """A server that follows another one."""
+
+    server: Server
+    primary: str
+    dsn: str
+
+    def catch_up(self) -> None:
+        """Until all that the primary has committed is seen here."""
+        with psycopg.connect(self.primary, autocommit=True) as primary:
+            row = primary.execute("SELECT pg_current_wal_lsn()").fetchone()
+        assert row is not None
+        query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        with psycopg.connect(self.dsn, autocommit=True) as here:
+            wait_until(lambda: here.execute(query, row).fetchone() == (True,), 30, "the standby catches up")
+
+    def promote(self) -> None:
+        with psycopg.connect(self.dsn, autocommit=True) as here:
+            assert here.execute("SELECT pg_promote(wait => true)").fetchone() == (True,)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.02)
+
+
+def _not_in_backups(directory: str, names: list[str]) -> list[str]:
+    """The log comes from its archive."""
+    in_log = Path(directory).name == "pg_wal"
+    return [name for name in names if name.startswith("postmaster.") or (in_log and name.startswith("0000"))]
+
+
+def _own(directory: Path) -> None:
+    account = user.server_account()
+    if account is not None:
+        for path in (directory, *directory.rglob("*")):
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+
+@contextmanager
+def new_cluster(settings: Settings, report: Report, directory: Path) -> Iterator[Cluster]:
+    home = artifacts.fetch(settings, report=report).postgres
+    directory.mkdir()
+    made = Cluster(home, directory)
+    try:
+        yield made
+    finally:
+        for base in directory.iterdir():
+            Server(home, base).stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def cluster(settings: Settings, report: Report, open_directory: Path) -> Iterator[Cluster]:
+    with new_cluster(settings, report, open_directory / "restore") as made:
+        yield made
