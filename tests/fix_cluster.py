@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from frostline.config import Settings
 from frostline.local import artifacts, user
@@ -73,6 +73,11 @@ class Cluster:
         made.start(port)
         return Standby(made, self.dsn, make_conninfo(self.dsn, port=port))
 
+    def succeeded_by(self, standby: Standby) -> None:
+        """Another server takes its place."""
+        self.server = standby.server
+        self.port = int(conninfo_to_dict(standby.dsn)["port"] or 0)
+
     def kill(self) -> None:
         """As when its machine loses power."""
         running = self.server.running()
@@ -118,6 +123,25 @@ class Standby:
         with psycopg.connect(self.dsn, autocommit=True) as here:
             wait_until(lambda: here.execute(query, row).fetchone() == (True,), 30, "the standby catches up")
 
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """For a while nothing that is read there keeps it from following, or the primary from cleaning up."""
+        changes = ("hot_standby_feedback = off", "max_standby_streaming_delay = 0")
+        with psycopg.connect(self.dsn, autocommit=True) as here:
+            for change in changes:
+                here.execute(f"ALTER SYSTEM SET {change}")
+            here.execute("SELECT pg_reload_conf()")
+            self._nothing_held_back()
+            yield
+            here.execute("ALTER SYSTEM SET hot_standby_feedback = on")
+            here.execute("ALTER SYSTEM RESET max_standby_streaming_delay")
+            here.execute("SELECT pg_reload_conf()")
+
+    def _nothing_held_back(self) -> None:
+        with psycopg.connect(self.primary, autocommit=True) as primary:
+            query = "SELECT FROM pg_stat_replication WHERE backend_xmin IS NOT NULL"
+            wait_until(lambda: primary.execute(query).fetchone() is None, 30, "the primary may clean up")
+
     def promote(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as here:
             assert here.execute("SELECT pg_promote(wait => true)").fetchone() == (True,)
@@ -151,8 +175,8 @@ def new_cluster(settings: Settings, report: Report, directory: Path) -> Iterator
     try:
         yield made
     finally:
-        for base in directory.iterdir():
-            Server(home, base).stop()
+        for base in sorted(directory.iterdir(), key=lambda base: base == made.server.base):
+            Server(home, base).stop()  # the primary last: it waits until those that follow have everything
         shutil.rmtree(directory)
 
 

@@ -106,9 +106,18 @@ def spark(settings: Settings, report: Report) -> Iterator[SparkSession]:
 
 @contextmanager
 def new_world(
-    server: str, spark: SparkSession, directory: Path, options: Mapping[str, str] | None = None, *, dump: str = ""
+    server: str,
+    spark: SparkSession,
+    directory: Path,
+    options: Mapping[str, str] | None = None,
+    *,
+    dump: str = "",
+    keep: bool = False,
 ) -> Iterator[World]:
-    """A database of its own, or of a dump, with a gateway; in a directory unless the options say otherwise."""
+    """A database of its own, or of a dump, with a gateway; in a directory unless the options say otherwise.
+
+    `keep`: it goes with its server.
+    """
     name = f"world_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -125,8 +134,9 @@ def new_world(
     for client in world.connections:
         client.close()
     world.gateway.stop(grace=0)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    if not keep:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @pytest.fixture

@@ -57,10 +57,15 @@ def add(connection: Connection, gateway: str, snapshot: Snapshot) -> bool:
     _must_commit(connection)
     if not in_recovery(connection):
         connection.execute(_ADD, (gateway, snapshot.table, snapshot.id, snapshot.metadata_location))
-    if connection.execute(_EXPIRING, (snapshot.table, snapshot.id)).fetchone() is None:
+    if not expiring(connection, snapshot):
         return True
     remove(connection, gateway, snapshot)
     return False
+
+
+def expiring(connection: Connection, snapshot: Snapshot) -> bool:
+    """Whether a snapshot is being removed, or was."""
+    return connection.execute(_EXPIRING, (snapshot.table, snapshot.id)).fetchone() is not None
 
 
 def remove(connection: Connection, gateway: str, snapshot: Snapshot) -> None:

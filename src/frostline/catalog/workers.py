@@ -124,5 +124,10 @@ def failed(
     return row[0], row[1]
 
 
+def forget(connection: Connection) -> None:
+    """Nothing has failed: what did is to be tried again at once."""
+    connection.execute("UPDATE frostline.upkeep SET failures = 0, retry_at = NULL, error = NULL WHERE failures > 0")
+
+
 def done(connection: Connection, table: int, step: str) -> None:
     connection.execute(_DONE, (table, step))

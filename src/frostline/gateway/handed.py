@@ -7,7 +7,8 @@ where JSON itself is wanted a string would be taken for JSON's; there it is cast
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 from psycopg.pq.abc import PGresult
@@ -30,17 +31,16 @@ def relation(columns: Sequence[ColdColumn], rows: str) -> str:
     return f"(SELECT {outputs} FROM pg_catalog.json_to_recordset({quoted(rows)}) AS h ({defined}))"
 
 
-def pieces(columns: Sequence[ColdColumn], batches: Batches) -> Iterator[str]:
-    """The rows of a query as arrays of objects, none of them much larger than one piece."""
+def pieces(columns: Sequence[ColdColumn], batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    """The rows as arrays of objects, none of them much larger than one piece."""
     names = [f"a{column.number}" for column in columns]
     found, size = list[str](), 0
-    while (batch := batches.next()) is not None:
-        for row in _rows(names, batch):
-            found.append(row)
-            size += len(row)
-            if size > _PIECE_BYTES:
-                yield f"[{','.join(found)}]"
-                found, size = [], 0
+    for row in chain.from_iterable(_rows(names, batch) for batch in batches):
+        found.append(row)
+        size += len(row)
+        if size > _PIECE_BYTES:
+            yield f"[{','.join(found)}]"
+            found, size = [], 0
     if found:
         yield f"[{','.join(found)}]"
 
@@ -49,7 +49,7 @@ def whole(columns: Sequence[ColdColumn], batches: Batches) -> str:
     """All of them in one, or why not."""
     found, size = list[str](), 0
     try:
-        for piece in pieces(columns, batches):
+        for piece in pieces(columns, batches.every()):
             found.append(piece[1:-1])
             size += len(piece)
             if size > MOST_BYTES:
@@ -77,7 +77,7 @@ class HandedRows(Rows):
         self._columns = columns
         self._batches = batches
         self._statement = statement
-        self._pieces = pieces(columns, batches)
+        self._pieces = pieces(columns, batches.every())
         self._failed: Exception | None = None
         self._at = 0
         try:
@@ -102,7 +102,7 @@ class HandedRows(Rows):
 
     def restart(self) -> None:
         self._batches.restart()
-        self._pieces = pieces(self._columns, self._batches)
+        self._pieces = pieces(self._columns, self._batches.every())
         self._result, self._failed = None, None
 
     def close(self) -> None:

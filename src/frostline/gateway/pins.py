@@ -55,6 +55,10 @@ class Pins:
             pin.count -= 1
             pin.unused_since = time.monotonic()
 
+    def expiring(self, pin: Pin) -> bool:
+        """Whether it could not be kept: on a standby nothing holds it but the backup window."""
+        return self._link.run(lambda c: rows.expiring(c, pin.snapshot))
+
     def drop_unused(self, older_than: float = KEEP_SECONDS) -> None:
         """Remove the rows nobody has needed for a while."""
         with self._changing:

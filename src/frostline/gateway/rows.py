@@ -125,6 +125,9 @@ class Batches:
             self._failed = error
             raise
 
+    def every(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.next, None)
+
     def restart(self) -> None:
         self._reader = self._failed = None
 

@@ -118,6 +118,7 @@ class Session:
 
     def _failed(self, error: Exception) -> None:
         self.executor.transaction.fail()
+        error = self.executor.view.judged(error)
         self.metrics.add("errors_total", sqlstate=sqlstate(error))
         self.stream.write(error_response(error))
 

@@ -24,7 +24,7 @@ from psycopg.pq.abc import PGresult
 
 from frostline.catalog.cold import ColdColumn, ColdTable, cold_table, described, question
 from frostline.catalog.pins import Snapshot
-from frostline.errors import QueryError
+from frostline.errors import LakeError, QueryError
 from frostline.gateway.backing import Backing
 from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
@@ -42,6 +42,8 @@ from frostline.model.bounds import Range
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
 _NOTHING = Written()
+_TOO_LATE = "a standby reads what its primary keeps for maintenance.backup_window: retry, once it has caught up"
+_CONFLICT = "retry the transaction; hot_standby_feedback = on keeps on the primary what is read here"
 _writers: set[int] = set()  # backends whose transactions have changed cold rows
 
 
@@ -155,6 +157,22 @@ class View:
             self.end()  # a savepoint may bring the client back; nothing may be read in what is left
             raise
         self._fixed = True
+
+    def judged(self, error: Exception) -> Exception:
+        """What an error means on a standby, where neither the lake's files nor a transaction are ours to keep."""
+        if not self.backing.standby:
+            return error
+        if isinstance(error, LakeError):
+            gone = any(map(self.pins.expiring, self._held))
+            return QueryError(
+                error.message,
+                detail=error.detail,
+                hint=_TOO_LATE if gone else f"{error.hint}\n{_TOO_LATE}",
+                sqlstate="40001" if gone else error.sqlstate,
+            )
+        if isinstance(error, psycopg.OperationalError) and error.diag.sqlstate is None:
+            return QueryError("the standby has ended the transaction", hint=_CONFLICT, sqlstate="40001")
+        return error
 
     def bench(self, table: ColdTable) -> Bench:
         """Where writes of a table are worked out."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from frostline.catalog import identity, pins, queries, registry
+from frostline.catalog import identity, pins, queries, registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -40,6 +40,7 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
                 progress.note = f"{aside} commits set aside"
             found.append(SetAside(str(managed.table), aside))
         identity.become(connection)
+        workers.forget(connection)
         return found
 
 

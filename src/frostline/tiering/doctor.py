@@ -64,6 +64,7 @@ def examine(settings: Settings) -> Checks:
         return
     with connection:
         yield from guarded("Postgres", "version", lambda: _version(connection))
+        yield from guarded("Postgres", "standby", lambda: _standby(connection, settings))
         yield from guarded("Postgres", "settings", lambda: _settings(connection))
         yield from guarded("Postgres", "extension", lambda: _extension(connection))
         installed = []
@@ -97,6 +98,19 @@ def _version(connection: Connection) -> Checks:
         yield Check("Postgres", "grants", PROBLEM, f"the registry belongs to {owner}", f"GRANT {owner} TO {role}")
     else:
         yield Check("Postgres", "grants", OK, f"role {role}" + (", a superuser" if superuser else ", no superuser"))
+
+
+def _standby(connection: Connection, settings: Settings) -> Checks:
+    """How far it is behind: what it reads stays in the lake for so long."""
+    row = queries.row(connection, "doctor_standby")
+    if row is None:
+        return
+    (behind,) = row
+    window = settings.maintenance.backup_window
+    late = behind > window / 2
+    remedy = f"past {window:.0f} s (maintenance.backup_window) what it reads may be removed from the lake"
+    found = f"a standby, {behind:.0f} s behind its primary: cold rows can be read"
+    yield Check("Postgres", "standby", WARNING if late else OK, found, remedy if late else "")
 
 
 def _settings(connection: Connection) -> Checks:

@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries, registry
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, in_recovery
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, RefusedError
@@ -83,6 +83,11 @@ class Finding:
 def verify(settings: Settings, text: str, wanted: str | None, report: Report) -> list[Finding]:
     """Verify a table's cold periods, or one of them; a problem stays in the registry as an alarm until it is gone."""
     with connect(settings.dsn.get_secret_value(), application="frostline verify") as connection:
+        if in_recovery(connection):
+            raise RefusedError(
+                "verifying needs foreign tables of its own, which a standby cannot have; nothing was verified",
+                hint="verify on the primary: the lake's files are the same",
+            )
         managed = registry.get(connection, text)
         periods = _periods(connection, managed)
         if wanted is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,25 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from fix_cluster import Cluster, Standby, new_cluster
+from fix_cluster import Cluster, Standby, new_cluster, wait_until
 from fix_tiering import World, new_world
 from frostline.config import Settings
+from frostline.errors import RefusedError
+from frostline.gateway import handed
 from frostline.gateway.server import Gateway
 from frostline.local.ports import free_port
-from frostline.report import Report
+from frostline.report import Report, Silent
+from frostline.tiering import adopt, verify
+from frostline.tiering.archive.run import Warm, periods
+from frostline.tiering.fold.run import fold
+from frostline.tiering.untier.run import untier
 from integration.gateway import world as both_forms
-from integration.gateway.pair import agree, outcome
+from integration.gateway.pair import COLD, Pair, agree, open_pair, outcome
 from integration.gateway.queries import ERRORS, FILTERS, ORDERED, QUERIES, written
+from integration.tiering.test_archive import SIMPLE
+
+TOTAL = "SELECT count(*), sum(v), count(DISTINCT id) FROM public.events"
+RETRY = "40001"
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +42,12 @@ def servers(settings: Settings, report: Report, open_directory: Path) -> Iterato
         yield cluster, cluster.standby("follower")
 
 
+def elsewhere(dsn: str, server: str) -> str:
+    """The same database on another server."""
+    return make_conninfo(dsn, port=conninfo_to_dict(server)["port"])
+
+
 def at(settings: Settings, dsn: str, **gateway: Any) -> Settings:
-    """The same for another server."""
     return settings.model_copy(update={"dsn": SecretStr(dsn), "gateway": settings.gateway.model_copy(update=gateway)})
 
 
@@ -45,36 +61,290 @@ def started(settings: Settings) -> Iterator[Gateway]:
         gateway.stop(grace=0)
 
 
-def test_every_query_has_the_answer_it_has_on_the_primary(servers: tuple[Cluster, Standby], tmp_path: Path) -> None:
-    cluster, standby = servers
-    world = both_forms.build(cluster.dsn, tmp_path, dense=True)
+@contextmanager
+def followed(world: World, standby: Standby) -> Iterator[World]:
+    """The world on its standby, with a gateway of its own there."""
     port = free_port()
-    settings = Settings(dsn=SecretStr(world.dsn))
-    there = make_conninfo(world.dsn, port=conninfo_to_dict(standby.dsn)["port"])
+    settings = at(world.settings, elsewhere(world.dsn, standby.dsn), port=port)
+    world.gateway.stop(grace=0)
+    world.settings = at(world.settings, world.dsn, standbys=f"127.0.0.1:{port}")
+    world.restart_gateway()
+    standby.catch_up()
+    with started(settings) as gateway:
+        there = World(settings, world.spark, gateway)
+        yield there
+        for client in there.connections:
+            client.close()
+
+
+def folded(world: World) -> None:
+    with Warm(world.spark_here) as warm:
+        fold(world.settings, "public.events", Silent(), warm)
+
+
+@dataclass
+class Reader:
+    """Asks for one thing again and again; the answer is always the same, or to be asked for again."""
+
+    world: World
+    query: str
+    expected: tuple[Any, ...]
+    begin: str = "BEGIN"
+    answers: int = 0
+    retries: int = 0
+    wrong: list[object] = field(default_factory=list)
+    _end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Reader:
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(60)
+        assert not self.wrong
+        assert self.answers > self.retries
+
+    def _read(self) -> None:
+        with psycopg.connect(self.world.dsn, autocommit=True) as connection:
+            while not self._end.wait(0.05):
+                try:
+                    connection.execute(self.begin)
+                    found = connection.execute(self.query).fetchone()
+                    connection.execute("COMMIT")
+                except psycopg.Error as error:
+                    if error.sqlstate != RETRY or connection.closed:
+                        self.wrong.append(error)
+                        return
+                    self.retries += 1
+                    connection.execute("ROLLBACK")
+                    continue
+                self.answers += 1
+                if found != self.expected:
+                    self.wrong.append(found)
+
+
+@pytest.fixture(scope="module")
+def forms(servers: tuple[Cluster, Standby], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forms]:
+    """The table in both forms, with a gateway on each server."""
+    cluster, standby = servers
+    world = both_forms.build(cluster.dsn, tmp_path_factory.mktemp("forms"), dense=True)
+    port, settings = free_port(), Settings(dsn=SecretStr(world.dsn))
+    there = replace(world, dsn=elsewhere(world.dsn, standby.dsn))
     with (
         started(at(settings, world.dsn, standbys=f"127.0.0.1:{port}")),
-        started(at(settings, there, port=port)) as gateway,
-        psycopg.connect(there, autocommit=True) as connection,
+        started(at(settings, there.dsn, port=port)) as gateway,
     ):
         standby.catch_up()
-        connection.execute("SET timezone = 'UTC'")
-        import time
+        pair = open_pair(there, gateway)
+        with pair.direct, pair.connection, world.connect() as primary:
+            yield Forms(pair, primary, standby)
 
-        for condition in FILTERS:
-            t = time.time()
-            tiered, plain = (
-                outcome(connection, f"SELECT id, t, n, d FROM {t} WHERE {condition}") for t in ("events", "copy")
-            )
-            if not agree(tiered, plain):
-                print("DIFF", condition, str(tiered)[:200], str(plain)[:200])
-            if time.time() - t > 0.3:
-                print("SLOW", time.time() - t, condition)
-        for q in QUERIES + ORDERED:
-            t = time.time()
-            tiered, plain = (outcome(connection, written(q).replace("{t}", t)) for t in ("events", "copy"))
-            if not agree(tiered, plain, ordered=q in ORDERED):
-                print("DIFF", q, str(tiered)[:200], str(plain)[:200])
-            if time.time() - t > 0.3:
-                print("SLOW", time.time() - t, q)
-        print(gateway._metrics)
-        assert 0
+
+@dataclass
+class Forms:
+    pair: Pair  # on the standby
+    primary: psycopg.Connection[Any]
+    standby: Standby
+
+
+def test_what_postgres_evaluates_is_the_same_on_a_standby(forms: Forms) -> None:
+    """Rows come to it in statements: one by one where each stands for itself, all together where they do not."""
+    pair = forms.pair
+    columns = ", ".join(f'"{column.name.replace(chr(34), chr(34) * 2)}"' for column in pair.world.columns)
+    rows = f"SELECT {columns} FROM {{t}} WHERE t ~ '' OR t IS NULL"
+    assert pair.translated(rows) is None
+    cold = rows.replace("WHERE", f"WHERE {COLD} AND (") + ")"
+    assert agree(*pair.remotely(rows, cold))
+    assert agree(*pair.remotely(f"{rows} ORDER BY id LIMIT 1000", f"{cold} ORDER BY id LIMIT 1000"), ordered=True)
+    _ask(pair)
+
+
+def test_a_standby_that_has_to_go_on_ends_what_is_read_and_says_so(forms: Forms) -> None:
+    """The versions that a transaction reads are folded and vacuumed away on the primary."""
+    primary, standby = forms.primary, forms.standby
+    version = "(id, ts, i4, _op, _seq, _prev) SELECT id, ts, 424242, 'U', id, 0 FROM copy WHERE id IN (1, 2, 3)"
+    primary.execute(f"INSERT INTO frostline_delta.events {version}")
+    with standby.hurried(), forms.pair.world.connect() as reader:
+        standby.catch_up()
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM events WHERE i4 = 424242 AND id < 2").fetchone() == (1,)
+        reader.execute("SAVEPOINT here")
+        primary.execute("DELETE FROM frostline_delta.events")
+        primary.execute("VACUUM frostline_delta.events")
+        standby.catch_up()
+        for _ in range(2):
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                reader.execute("SELECT count(*) FROM events WHERE i4 = 424242")
+            reader.execute("ROLLBACK TO SAVEPOINT here")
+        reader.execute("ROLLBACK")
+        assert reader.execute("SELECT count(*) FROM events WHERE i4 = 424242").fetchone() == (0,)
+
+
+def test_files_that_the_primary_has_removed_are_an_error_not_missing_rows(forms: Forms) -> None:
+    primary, files = forms.primary, Path(forms.pair.world.lake.location().removeprefix("file://")) / "data"
+    files.rename(files.with_name("away"))
+    try:
+        with forms.pair.world.connect() as reader:
+            with pytest.raises(psycopg.Error, match=r"retry, once it has caught up") as error:
+                reader.execute("SELECT sum(i4) FROM events")
+            assert error.value.sqlstate == "58030"
+            primary.execute("INSERT INTO frostline.expiring SELECT id, snapshot_id FROM frostline.tables")
+            forms.standby.catch_up()
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                reader.execute("SELECT sum(i4) FROM events")
+    finally:
+        primary.execute("DELETE FROM frostline.expiring")
+        files.with_name("away").rename(files)
+
+
+def test_too_many_rows_for_one_statement_are_refused_with_the_way_out(
+    forms: Forms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handed, "MOST_BYTES", 10_000)
+    pair, rows = forms.pair, "SELECT t FROM {} WHERE t ~ 'row 1'"
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="OFFSET 0"):
+        pair.direct.execute(rows.replace("t FROM", "count(*) FROM").format(pair.source))
+    each = pair.direct.execute(rows.format(pair.source)).fetchall()
+    assert sorted(each) == sorted(pair.connection.execute(f"{rows.format('copy')} AND {COLD}").fetchall())
+    assert len(each) > 100
+
+
+def _ask(pair: Pair) -> None:
+    unknown = [one for one in FILTERS if pair.translated(f"SELECT id FROM {{t}} WHERE {one}") is None]
+    for condition in unknown[::4]:
+        assert agree(*pair.both(f"SELECT id, t, n, d FROM {{t}} WHERE {condition}")), condition
+    for query in [*QUERIES, *ORDERED][::4]:
+        if "ctid" not in query:
+            assert agree(*pair.both(written(query)), ordered=query in ORDERED), query
+    for condition in ERRORS[::4]:
+        assert agree(*pair.both(f"SELECT id FROM {{t}} WHERE {condition}")), condition
+    assert outcome(pair.connection, "SELECT ctid FROM events WHERE id = 5") == "25006"
+
+
+def test_readers_on_a_standby_see_each_row_once_whatever_the_primary_does(
+    servers: tuple[Cluster, Standby], spark: SparkSession, tmp_path: Path
+) -> None:
+    cluster, standby = servers
+    with new_world(cluster.dsn, spark, tmp_path) as world:
+        world.run(SIMPLE)
+        world.register("public.events")
+        with followed(world, standby) as there:
+            expected = world.run(TOTAL)[0]
+            pinned = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT frostline.pin()"
+            with Reader(there, TOTAL, expected, pinned):
+                with Reader(there, TOTAL, expected):
+                    world.archive("public.events")
+                    world.run("UPDATE public.events SET v = v + 450 - id WHERE id IN (1, 899)")
+                    folded(world)
+                    with Warm(world.spark_here) as warm:
+                        untier(world.settings, "public.events", "public.events_02", Silent(), warm)
+                for number in range(1, 6):
+                    world.run("UPDATE public.events SET v = v + 1000 - id WHERE id IN (1, 1999)")
+                    world.run(f"UPDATE public.events SET ts = '2021-01-01' WHERE id = {number} AND ts < '2020-02-01'")
+            standby.catch_up()
+            assert there.run(TOTAL) == [expected]
+
+
+@dataclass
+class Mover:
+    """Takes from an old row and gives to a new one, or the other way round; and appends an old row that says so."""
+
+    dsn: str
+    number: int
+    answered: list[int] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    end: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Mover:
+        self._thread = threading.Thread(target=self._move, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end.set()
+        self._thread.join(60)
+
+    def _move(self) -> None:
+        cold, hot = self.number, 1990 + self.number
+        with suppress(psycopg.OperationalError), psycopg.connect(self.dsn, autocommit=True) as connection:
+            while not self.end.wait(0.02):
+                row = self.number * 1_000_000 + len(self.asked)
+                self.asked.append(row)
+                with connection.transaction():
+                    connection.execute("UPDATE public.events SET v = v - 1 WHERE id = %s", (cold,))
+                    connection.execute("UPDATE public.events SET v = v + 1 WHERE id = %s", (hot,))
+                    connection.execute("INSERT INTO public.events VALUES (%s, '2020-01-05', 0)", (row,))
+                self.answered.append(row)
+
+
+def archived(world: World, before: str) -> list[str]:
+    with Warm(world.spark_here) as warm:
+        return [one.leaf.name for one in periods(world.settings, "public.events", Silent(), warm, before)]
+
+
+def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_without_its_last_commits(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    standby = cluster.standby("first")
+    with new_world(cluster.dsn, spark, tmp_path, keep=True) as world, ExitStack() as gateways:
+        world.run(SIMPLE)
+        world.register("public.events", "100 years")
+        assert archived(world, "2020-02-01") == ["events_01"]
+        there = gateways.enter_context(followed(world, standby))
+        reading = there.connect()
+        assert reading.execute(TOTAL).fetchone() == world.run(TOTAL)[0]
+        with pytest.raises(RefusedError, match="is a standby"):
+            folded(there)
+        # What was acknowledged was on the standby before.
+        world.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        world.run("SELECT pg_reload_conf()")
+        with Mover(world.dsn, 1) as one, Mover(world.dsn, 2) as two:
+            wait_until(lambda: min(len(one.answered), len(two.answered)) > 10, 60, "rows are written")
+            cluster.kill()
+        standby.promote()
+        cluster.succeeded_by(standby)
+        # The session that was there goes on, and so does its gateway.
+        _written_once(reading, [one, two])
+        reading.execute("UPDATE public.events SET v = v + 1000 WHERE id IN (5, 1995)")
+        with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
+            folded(there)
+        assert [found.snapshots for found in adopt.successor(there.settings, Silent())] == [0]
+        _without_the_last_commits(cluster, there, gateways)
+
+
+def _without_the_last_commits(cluster: Cluster, world: World, gateways: ExitStack) -> None:
+    """The primary archives a period and dies, and its standby has not heard of it."""
+    standby = cluster.standby("second")
+    there = gateways.enter_context(followed(world, standby))
+    kept = world.run("SELECT * FROM public.events ORDER BY id")
+    there.run("ALTER SYSTEM SET primary_conninfo = ''")
+    there.run("SELECT pg_reload_conf()")
+    wait_until(lambda: not world.run("SELECT FROM pg_stat_replication"), 30, "nobody follows")
+    world.run("UPDATE public.events SET v = -1 WHERE id IN (7, 800)")
+    assert archived(world, "2020-03-01") == ["events_02"]
+    assert there.run("SELECT * FROM public.events ORDER BY id") == kept
+    cluster.kill()
+    standby.promote()
+    adopt.successor(there.settings, Silent())
+    assert there.run("SELECT * FROM public.events ORDER BY id") == kept
+    there.run("UPDATE public.events SET v = v + 1 WHERE id IN (7, 800)")
+    assert archived(there, "2020-03-01") == ["events_02"]
+    folded(there)
+    changed = [(id_, ts, v + (id_ in (7, 800))) for id_, ts, v in kept]
+    assert there.run("SELECT * FROM public.events ORDER BY id") == changed
+    assert {found.state for found in verify.verify(there.settings, "public.events", None, Silent())} == {"good"}
+
+
+def _written_once(connection: psycopg.Connection[Any], movers: list[Mover]) -> None:
+    """All that was answered is there, and what was asked for is there as a whole or not at all."""
+    found = {row for (row,) in connection.execute("SELECT id FROM public.events WHERE id >= 1000000")}
+    assert {row for mover in movers for row in mover.answered} <= found
+    assert found <= {row for mover in movers for row in mover.asked}
+    for mover in movers:
+        moved = sum(row // 1_000_000 == mover.number for row in found)
+        rows = connection.execute(
+            "SELECT v - id FROM public.events WHERE id IN (%s, %s) ORDER BY id", (mover.number, 1990 + mover.number)
+        )
+        assert rows.fetchall() == [(-moved,), (moved,)]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import warnings
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import sql
 
 from fix_tiering import World
 from frostline.catalog import registry
-from frostline.catalog.database import connect
+from frostline.catalog.cold import PREPARE, cold_table
+from frostline.catalog.database import Connection, connect
 from frostline.errors import RefusedError
+from frostline.gateway import handed
 from frostline.lake.catalog import identifier
 from frostline.model import types
 from integration.tiering import type_edges as edges
@@ -65,6 +68,34 @@ def test_every_type_comes_back_exactly(any_world: World) -> None:
     assert world.run("SELECT relkind::text FROM pg_class WHERE relname = 'events_old'") == [("f",)]
     assert _texts(world, "public.events") == stored
     _read_by_spark(world, stored)
+
+
+def test_every_type_inside_a_statement_is_what_it_was(any_world: World) -> None:
+    """As the Postgres of a standby is handed cold rows: it has no temporary tables."""
+    world = any_world
+    world.run(_EVENTS + edges.OWN)
+    with connect(world.dsn) as connection:
+        _fill(connection, columns(without_xml=not _has_xml(world)))
+        world.register("public.events")
+        connection.execute(PREPARE)
+        table = cold_table(connection, registry.get(connection, "public.events").id)
+        stored = _printed(connection, "public.events")
+        texts = [
+            [None if value is None else value.decode() for value in values] for values in zip(*stored[1], strict=True)
+        ]
+        batch = pa.record_batch([pa.array(text, pa.string()) for text in texts], [str(at) for at in range(len(texts))])
+        every = list(table.columns.values())
+        (piece,) = handed.pieces(every, [batch])
+        assert _printed(connection, f"{handed.relation(every, piece)} AS t") == stored
+
+
+def _printed(connection: Connection, relation: str) -> tuple[list[tuple[int, int]], list[tuple[bytes | None, ...]]]:
+    """Types with their modifiers, and rows as Postgres prints them."""
+    result = connection.execute(f"SELECT * FROM {relation} ORDER BY id").pgresult
+    assert result is not None
+    places = range(result.nfields)
+    rows = [tuple(result.get_value(row, at) for at in places) for row in range(result.ntuples)]
+    return [(result.ftype(at), result.fmod(at)) for at in places], rows
 
 
 def _fill(

@@ -28,6 +28,12 @@ WHERE s.srvname = %(server)s;
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int;
 
+-- name: doctor_standby
+-- Seconds a standby is behind: none while it is connected and has replayed all it has got.
+SELECT CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver) AND pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+            ELSE coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0) END::float8
+WHERE pg_is_in_recovery();
+
 -- name: doctor_settings
 -- Settings of a session of this role as they would be, had we not set them.
 SELECT name, reset_val FROM pg_settings

@@ -25,6 +25,10 @@ _KEEPALIVE = {"idle": 5, "interval": 2, "count": 3}
 _SILENCE_MS = 10_000
 
 
+class OnStandby(DatabaseError):
+    """This Postgres is a standby: there is nothing to do until it is promoted."""
+
+
 @dataclass
 class Lead:
     """The session that holds the lock, or stands by for it."""
@@ -72,7 +76,7 @@ def session(dsn: str, worker: Worker, lost: Callable[[str], None]) -> Iterator[L
     """A session that can lead; whoever enters asks it to `take` the lead until it does."""
     with _connected(dsn) as connection:
         if in_recovery(connection):
-            raise DatabaseError("this Postgres is a standby: there is nothing to do until it is promoted")
+            raise OnStandby
         workers.bury(connection)
         lead = Lead(connection, worker, lost)
         try:

@@ -78,16 +78,24 @@ class _Process:
 
     def work(self) -> None:
         """Session after session: one that breaks is followed by another."""
+        told = False
         while not self.signals.stopping:
             try:
                 self._session()
+            except leader.OnStandby as error:
+                if self.once:
+                    raise
+                if not told:
+                    log.info(error.message)
+                told = True
+                self.signals.wait(STANDBY_SECONDS)
             except (psycopg.Error, DatabaseError) as error:
                 if self.once:
                     raise
                 self._tries += 1
                 pause = min(2.0**self._tries, _LONGEST_WAIT) * random.uniform(0.5, 1)
                 said = error.message if isinstance(error, DatabaseError) else " ".join(str(error).split())
-                log.warning("no work can be done, tried again in %.0f s: %s", pause, said)
+                log.warning("Postgres is out of reach, tried again in %.0f s: %s", pause, said)
                 self.signals.wait(pause)
             if self.once:
                 return
