@@ -223,3 +223,10 @@ def test_no_secret_is_shown_whatever_it_looks_like(tmp_path: Path, token: str) -
     given = {"lake.catalog": "rest", "rest.uri": "http://h", "lake.warehouse": "/x", "rest.token": token}
     loaded = config.load(given, directory=tmp_path, environ={})
     assert next(value.text for value in loaded.values() if value.key == "rest.token") == "********"
+
+
+def test_gateways_of_standbys_are_addresses(tmp_path: Path) -> None:
+    assert config.addresses("gw2.example.com:5433, [fd00::2]:5434,") == [("gw2.example.com", 5433), ("fd00::2", 5434)]
+    for wrong in ("gw2.example.com", "gw2:0", ":5433", "gw2:port"):
+        with pytest.raises(ConfigError, match="no host:port"):
+            config.load(directory=tmp_path, environ={"FROSTLINE_GATEWAY_STANDBYS": wrong})

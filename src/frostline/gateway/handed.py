@@ -19,7 +19,7 @@ from frostline.gateway.backing import Backing
 from frostline.gateway.lexer import quoted
 from frostline.gateway.rows import Batches, Piece, Rows, fields, row_messages
 
-_PIECE_BYTES = 4_000_000
+PIECE_BYTES = 4_000_000
 MOST_BYTES = 64_000_000  # of all rows of a statement: Postgres has them in memory a few times
 _JSON = ("json", "jsonb")
 
@@ -38,7 +38,7 @@ def pieces(columns: Sequence[ColdColumn], batches: Iterable[pa.RecordBatch]) -> 
     for row in chain.from_iterable(_rows(names, batch) for batch in batches):
         found.append(row)
         size += len(row)
-        if size > _PIECE_BYTES:
+        if size > PIECE_BYTES:
             yield f"[{','.join(found)}]"
             found, size = [], 0
     if found:

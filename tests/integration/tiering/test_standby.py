@@ -23,10 +23,12 @@ from frostline.gateway import handed
 from frostline.gateway.server import Gateway
 from frostline.local.ports import free_port
 from frostline.report import Report, Silent
-from frostline.tiering import adopt, verify
+from frostline.tiering import adopt, doctor, verify
 from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.fold.run import fold
 from frostline.tiering.untier.run import untier
+from frostline.tiering.worker import run as worker
+from frostline.tiering.worker.leader import OnStandby
 from integration.gateway import world as both_forms
 from integration.gateway.pair import COLD, Pair, agree, open_pair, outcome
 from integration.gateway.queries import ERRORS, FILTERS, ORDERED, QUERIES, written
@@ -108,7 +110,7 @@ class Reader:
 
     def _read(self) -> None:
         with psycopg.connect(self.world.dsn, autocommit=True) as connection:
-            while not self._end.wait(0.05):
+            while not self._end.wait(0.1):
                 try:
                     connection.execute(self.begin)
                     found = connection.execute(self.query).fetchone()
@@ -149,8 +151,9 @@ class Forms:
     standby: Standby
 
 
-def test_what_postgres_evaluates_is_the_same_on_a_standby(forms: Forms) -> None:
-    """Rows come to it in statements: one by one where each stands for itself, all together where they do not."""
+def test_what_postgres_evaluates_is_the_same_on_a_standby(forms: Forms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows come to it in statements: piece by piece where each stands for itself, all together where they do not."""
+    monkeypatch.setattr(handed, "PIECE_BYTES", 20_000)
     pair = forms.pair
     columns = ", ".join(f'"{column.name.replace(chr(34), chr(34) * 2)}"' for column in pair.world.columns)
     rows = f"SELECT {columns} FROM {{t}} WHERE t ~ '' OR t IS NULL"
@@ -158,7 +161,19 @@ def test_what_postgres_evaluates_is_the_same_on_a_standby(forms: Forms) -> None:
     cold = rows.replace("WHERE", f"WHERE {COLD} AND (") + ")"
     assert agree(*pair.remotely(rows, cold))
     assert agree(*pair.remotely(f"{rows} ORDER BY id LIMIT 1000", f"{cold} ORDER BY id LIMIT 1000"), ordered=True)
+    _read_again(pair, rows.format(t=pair.source))
     _ask(pair)
+
+
+def _read_again(pair: Pair, query: str) -> None:
+    with pair.direct.transaction():
+        pair.direct.execute(f"DECLARE c1 CURSOR FOR {query}")
+        first = pair.direct.execute("FETCH 777 FROM c1").fetchall()
+        pair.direct.execute("MOVE BACKWARD ALL IN c1")
+        again = [*pair.direct.execute("FETCH 500 FROM c1"), *pair.direct.execute("FETCH ALL FROM c1")]
+        assert again[:777] == first
+        assert len(again) > 1000
+        assert pair.direct.execute("FETCH 10 FROM c1").fetchall() == []
 
 
 def test_a_standby_that_has_to_go_on_ends_what_is_read_and_says_so(forms: Forms) -> None:
@@ -295,8 +310,7 @@ def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_wi
         there = gateways.enter_context(followed(world, standby))
         reading = there.connect()
         assert reading.execute(TOTAL).fetchone() == world.run(TOTAL)[0]
-        with pytest.raises(RefusedError, match="is a standby"):
-            folded(there)
+        _only_read(there)
         # What was acknowledged was on the standby before.
         world.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
         world.run("SELECT pg_reload_conf()")
@@ -335,6 +349,24 @@ def _without_the_last_commits(cluster: Cluster, world: World, gateways: ExitStac
     changed = [(id_, ts, v + (id_ in (7, 800))) for id_, ts, v in kept]
     assert there.run("SELECT * FROM public.events ORDER BY id") == changed
     assert {found.state for found in verify.verify(there.settings, "public.events", None, Silent())} == {"good"}
+
+
+def _only_read(standby: World) -> None:
+    """What changes something is refused, with the reason."""
+    for work in (
+        lambda: folded(standby),
+        lambda: adopt.successor(standby.settings, Silent()),
+        lambda: verify.verify(standby.settings, "public.events", None, Silent()),
+    ):
+        with pytest.raises(RefusedError, match="standby"):
+            work()
+    with pytest.raises(OnStandby):
+        worker.run(standby.settings, Silent(), standby.spark_here, once=True)
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        standby.run("UPDATE public.events SET v = 0 WHERE id = 1")
+    checks = list(doctor.examine(standby.settings))
+    assert {check.verdict for check in checks} == {doctor.OK}
+    assert [check.found[:10] for check in checks if check.name == "standby"] == ["a standby,"]
 
 
 def _written_once(connection: psycopg.Connection[Any], movers: list[Mover]) -> None:
