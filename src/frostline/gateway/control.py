@@ -14,17 +14,23 @@ from frostline.gateway.wire.scram import Verifier
 _INSTALLED = """
 SELECT i.id::text, s.srvoptions, m.umoptions, pg_catalog.current_setting('server_version'),
        pg_catalog.current_setting('server_encoding'),
-       %(pid)s::int IS NULL OR EXISTS (
-           SELECT FROM pg_catalog.pg_stat_get_activity(%(pid)s) a
-           JOIN pg_catalog.pg_database d ON d.oid = a.datid AND d.datname = pg_catalog.current_database()
-           -- Who may not read all statistics is not told since when others are there; but everybody is told that
-           -- whoever asks a gateway is about to read, and on another server a process of that number hardly is.
-           WHERE coalesce(pg_catalog.floor(pg_catalog.date_part('epoch', a.backend_start)) = %(started)s, EXISTS (
-               SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = l.relation
-               WHERE l.pid = %(pid)s AND l.database = a.datid AND f.ftserver = s.oid)))
+       CASE WHEN %(pid)s::int IS NULL THEN 'theirs' ELSE (
+           SELECT CASE pg_catalog.floor(pg_catalog.date_part('epoch', a.backend_start)) = %(started)s
+                      WHEN true THEN 'theirs' WHEN false THEN 'another' ELSE 'hidden' END
+           FROM pg_catalog.pg_stat_get_activity(%(pid)s) a
+           JOIN pg_catalog.pg_database d ON d.oid = a.datid AND d.datname = pg_catalog.current_database()) END
 FROM frostline.installation i
 LEFT JOIN pg_catalog.pg_foreign_server s ON s.srvname = %(server)s
 LEFT JOIN pg_catalog.pg_user_mappings m ON m.srvid = s.oid AND m.umuser = 0
+"""
+# Who may not read all statistics is not told since when others are there. But everybody is told that whoever asks a
+# gateway is about to read, and on another server a process of the same number hardly is. (Not in the query above: it
+# would be expensive enough to be compiled.)
+_READING = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = l.relation
+               JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver AND s.srvname = %(server)s
+               WHERE l.pid = %(pid)s AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                                                       WHERE d.datname = pg_catalog.current_database()))
 """
 
 
@@ -61,8 +67,11 @@ class Control:
                 "the gateway's secret cannot be read",
                 hint="the role of the DSN must own the foreign server; run frostline init as that role",
             )
+        theirs = row[5] == "theirs"
+        if row[5] == "hidden":
+            theirs = self._link.run(lambda c: c.execute(_READING, asked).fetchone()) == (True,)
         user = mapping.get("user", GATEWAY_USER)
-        return Installed(row[0], _options(row[1]), user, mapping["password"], row[3], row[5])
+        return Installed(row[0], _options(row[1]), user, mapping["password"], row[3], theirs)
 
     def verifier(self, password: str) -> Verifier:
         """Deriving keys is slow on purpose, so it is done once per secret."""
