@@ -27,10 +27,15 @@ LEFT JOIN pg_catalog.pg_user_mappings m ON m.srvid = s.oid AND m.umuser = 0
 # gateway is about to read, and on another server a process of the same number hardly is. (Not in the query above: it
 # would be expensive enough to be compiled.)
 _READING = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = l.relation
-               JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver AND s.srvname = %(server)s
-               WHERE l.pid = %(pid)s AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
-                                                       WHERE d.datname = pg_catalog.current_database()))
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_locks l
+    LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = l.relation
+    LEFT JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver
+    LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation
+    JOIN pg_catalog.pg_database d ON d.oid = l.database AND d.datname = pg_catalog.current_database()
+    WHERE l.pid = %(pid)s AND l.locktype = 'relation'
+      -- or a table that was made in the same transaction, as verifying does
+      AND (s.srvname = %(server)s OR c.oid IS NULL))
 """
 
 
