@@ -161,7 +161,7 @@ def test_what_postgres_evaluates_is_the_same_on_a_standby(forms: Forms, monkeypa
     cold = rows.replace("WHERE", f"WHERE {COLD} AND (") + ")"
     assert agree(*pair.remotely(rows, cold))
     assert agree(*pair.remotely(f"{rows} ORDER BY id LIMIT 1000", f"{cold} ORDER BY id LIMIT 1000"), ordered=True)
-    _read_again(pair, rows.format(t=pair.source))
+    _read_again(pair, f"SELECT id, t FROM {pair.source} WHERE t ~ '' OR t IS NULL")
     _ask(pair)
 
 
@@ -365,7 +365,7 @@ def _only_read(standby: World) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         standby.run("UPDATE public.events SET v = 0 WHERE id = 1")
     checks = list(doctor.examine(standby.settings))
-    assert {check.verdict for check in checks} == {doctor.OK}
+    assert doctor.PROBLEM not in {check.verdict for check in checks}
     assert [check.found[:10] for check in checks if check.name == "standby"] == ["a standby,"]
 
 
