@@ -25,6 +25,10 @@ class Twins:
     plain: str
     client: psycopg.Connection[Any]
 
+    @property
+    def full_name(self) -> str:
+        return self.tiered if "." in self.tiered else f"public.{self.tiered}"
+
     def both(self, statement: str) -> None:
         """Run on each; tags and what is returned must be equal."""
         ours, theirs = (self.outcome(statement.replace("{t}", name)) for name in (self.tiered, self.plain))
@@ -62,12 +66,11 @@ class Twins:
     def archive(self, before: str) -> int:
         """Make partitions cold; how many."""
         with Warm(self.world.spark_here) as warm:
-            name = f"public.{self.tiered}"
-            return len(list(run.periods(self.world.settings, name, Silent(), warm, before, named=True)))
+            return len(list(run.periods(self.world.settings, self.full_name, Silent(), warm, before, named=True)))
 
     def fold(self) -> list[Folded]:
         with Warm(self.world.spark_here) as warm:
-            return fold(self.world.settings, f"public.{self.tiered}", Silent(), warm)
+            return fold(self.world.settings, self.full_name, Silent(), warm)
 
     def refused(self, statement: str, state: str, said: str) -> None:
         """The tiered table does not do it, and says why at once."""
