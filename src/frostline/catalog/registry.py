@@ -10,6 +10,7 @@ from frostline.catalog.database import Connection
 from frostline.catalog.names import MARKER, server_schema
 from frostline.errors import DatabaseError, RefusedError
 from frostline.model.bounds import Bound, parse_bound
+from frostline.model.layout import AUTO, SortKey, read_sort
 from frostline.model.tables import Table
 
 _NOWHERE = (None, None)
@@ -30,6 +31,9 @@ class Options:
     maintenance: str = "auto"
     compact_files: int | None = None
     backup_window: float | None = None
+    lake_partition: str = AUTO
+    compaction: str = "sort"
+    sort_order: tuple[SortKey, ...] = ()  # as chosen; empty: the primary key
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def find(connection: Connection, oid: int) -> Managed | None:
 
 
 def _options(cold_fk: str, premake: int, to: str | None, after: str | None, *others: Any) -> Options:
-    return Options(cold_fk, premake, (to, after) if to is not None and after is not None else None, *others)
+    coalesce = (to, after) if to is not None and after is not None else None
+    return replace(Options(cold_fk, premake, coalesce, *others[:-1]), sort_order=read_sort(others[-1]))
 
 
 def every(connection: Connection) -> list[Managed]:

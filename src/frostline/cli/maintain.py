@@ -28,6 +28,9 @@ def add_to(app: typer.Typer) -> None:
 def maintain(
     context: typer.Context,
     tables: Names = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Rewrite every file, by the table's options as they are now.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and touch nothing.")] = False,
 ) -> None:
     """Rewrite small files and files with deletes, join manifests, expire snapshots, remove leftovers."""
@@ -46,7 +49,11 @@ def maintain(
     with Warm(lambda: spark_session(settings, artifacts.fetch(settings, report=report()).jars)) as warm:
         for name in names:
             try:
-                one = run.look(settings, name) if dry_run else run.maintain(settings, name, report(), warm)
+                one = (
+                    run.look(settings, name, everything=everything)
+                    if dry_run
+                    else run.maintain(settings, name, report(), warm, everything=everything)
+                )
             except FrostlineError as error:
                 print_error(error)
                 failed = True

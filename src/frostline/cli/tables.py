@@ -13,8 +13,10 @@ from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.cli.common import load_settings, output, print_error, report, require_dsn
 from frostline.local import artifacts
+from frostline.model.layout import AUTO
 from frostline.tiering import register as registration
 from frostline.tiering import writing
+from frostline.tiering.options import PRIMARY_KEY
 
 if TYPE_CHECKING:
     from frostline.tiering import cycle
@@ -79,13 +81,19 @@ def register(  # noqa: PLR0913, PLR0917 - one per option of the command
     coalesce: Annotated[
         str, typer.Option(metavar="POLICY", help="When old periods are joined: 'year after 2 years', or none.")
     ] = "",
+    lake_partition: Annotated[
+        str, typer.Option(metavar="STEP", help="What files of the lake are cut by: hour, day, month, year, a width.")
+    ] = AUTO,
+    sort_order: Annotated[
+        str, typer.Option(metavar="COLUMNS", help="What rows of a file are sorted by, as in ORDER BY.")
+    ] = PRIMARY_KEY,
     dry_run: DryRun = False,
     print_sql: PrintSql = False,
 ) -> None:
     """Let a partitioned table have a cold tier. Changes metadata only; no row moves."""
     with connect(require_dsn(load_settings(context))) as connection:
         act = registration.plan if dry_run or print_sql else registration.register
-        found = act(connection, table, hot, registration.Choice(cold_fk, premake, coalesce))
+        found = act(connection, table, hot, registration.Choice(cold_fk, premake, coalesce, lake_partition, sort_order))
         if isinstance(found, Managed):
             report().line(f"{found.table} is registered already; rows stay hot for {found.hot_for}")
         elif print_sql:

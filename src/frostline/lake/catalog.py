@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL
@@ -178,11 +179,16 @@ def load(settings: Settings, managed: Managed) -> IcebergTable:
         return table_of(catalog, managed)
 
 
-def append(settings: Settings, managed: Managed, files: Sequence[Written], properties: Mapping[str, str]) -> None:
-    """One commit that adds these files, unless the head is no longer the registry's snapshot: then none."""
+def append(
+    settings: Settings, managed: Managed, spec: PartitionSpec, files: Sequence[Written], properties: Mapping[str, str]
+) -> None:
+    """One commit that adds these files, unless the head is no longer the registry's snapshot: then none.
+
+    Nor where the table is cut otherwise by now: a file of one partition would be taken for another's.
+    """
     with opened(settings) as catalog:
         table = table_of(catalog, managed)
-        if not lineage.shows(table, managed, storages.of(settings).python()):
+        if table.spec() != spec or not lineage.shows(table, managed, storages.of(settings).python()):
             return
         with (
             suppress(CommitFailedException),  # somebody else was faster by a moment

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import StaticTable
+from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from frostline.catalog.registry import Managed
@@ -47,9 +48,10 @@ class Work:
     deleted: tuple[Crowded, ...]
     manifests: bool
     least: int  # so many small files that they are joined
+    everything: bool = False  # whatever the others say
 
     def __bool__(self) -> bool:
-        return bool(self.small or self.deleted or self.manifests)
+        return bool(self.everything or self.small or self.deleted or self.manifests)
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,24 @@ def condition(settings: Settings, managed: Managed, limits: Limits) -> Condition
     assert managed.metadata_location is not None
     assert managed.snapshot_id is not None
     with opened(settings) as catalog:
-        kept = len(table_of(catalog, managed).metadata.snapshots)
+        head = table_of(catalog, managed)
+        kept = len(head.metadata.snapshots)
         table = StaticTable.from_metadata(managed.metadata_location, storage.of(settings).python())
         snapshot = table.snapshot_by_id(managed.snapshot_id)
         assert snapshot is not None
         manifests = snapshot.manifests(table.io)
         files = list(_files(table, snapshot))
     data = [file for file in files if file.content == DataFileContent.DATA]
-    small, deleted = _crowded(files, managed.field_ids[managed.table.key], limits)
+    key = managed.field_ids[managed.table.key]
+    small, deleted = _crowded(_parts(files, key, head), key, limits)
     size = sum(file.file_size_in_bytes for file in files)
     return Condition(len(data), size, len(files) - len(data), len(manifests), kept, tuple(small), tuple(deleted))
 
 
-def work(found: Condition, limits: Limits) -> Work:
-    """By the limits; of very many partitions the most crowded."""
+def work(found: Condition, limits: Limits, *, everything: bool = False) -> Work:
+    """By the limits; of very many partitions the most crowded. Or every file there is."""
+    if everything:
+        return Work((), (), manifests=found.manifests > 1, least=1, everything=found.files > 0)
 
     def most(parts: Iterable[Crowded]) -> tuple[Crowded, ...]:
         return tuple(sorted(parts, key=lambda part: -(part.files + part.deletes))[:_MOST_PARTS])
@@ -97,17 +103,41 @@ def _files(table: StaticTable, snapshot: Snapshot) -> Iterator[DataFile]:
             yield entry.data_file
 
 
-def _crowded(files: Iterable[DataFile], key: int, limits: Limits) -> tuple[list[Crowded], list[Crowded]]:
-    small: list[Crowded] = []
-    deleted: list[Crowded] = []
+def _parts(files: Sequence[DataFile], key: int, table: IcebergTable) -> list[list[DataFile]]:
+    """Files by their partition; those of an earlier spec that lie in one of today's by that one."""
     parts: dict[tuple[Any, ...], list[DataFile]] = {}
     for file in files:
         parts.setdefault((file.spec_id, *(file.partition[at] for at in range(len(file.partition)))), []).append(file)
-    for part in parts.values():
+    found: dict[tuple[Any, ...], list[DataFile]] = {}
+    for name, part in parts.items():
+        found.setdefault(_today(name, part, key, table), []).extend(part)
+    return list(found.values())
+
+
+def _today(name: tuple[Any, ...], part: Sequence[DataFile], key: int, table: IcebergTable) -> tuple[Any, ...]:
+    ends, spec = _ends(part, key), table.spec()
+    if name[0] == spec.spec_id or not ends or [field.source_id for field in spec.fields] != [key]:
+        return name
+    cut = spec.fields[0].transform.transform(table.schema().find_field(key).field_type)
+    first, last = cut(min(ends)), cut(max(ends))
+    return (spec.spec_id, first) if first == last else name
+
+
+def _ends(part: Iterable[DataFile], key: int) -> list[int] | None:
+    """The least and greatest keys of files of rows; None where one is not known."""
+    data = (file for file in part if file.content == DataFileContent.DATA)
+    ends = [side.get(key) for f in data for side in (f.lower_bounds or {}, f.upper_bounds or {})]
+    known = [int.from_bytes(end, "little", signed=True) for end in ends if end is not None]
+    return known if len(known) == len(ends) else None
+
+
+def _crowded(parts: Iterable[Sequence[DataFile]], key: int, limits: Limits) -> tuple[list[Crowded], list[Crowded]]:
+    small: list[Crowded] = []
+    deleted: list[Crowded] = []
+    for part in parts:
         data = [file for file in part if file.content == DataFileContent.DATA]
-        ends = [side.get(key) for f in data for side in (f.lower_bounds or {}, f.upper_bounds or {})]
-        known = [int.from_bytes(end, "little", signed=True) for end in ends if end is not None]
-        if not data or len(known) < len(ends):
+        known = _ends(part, key)
+        if not known:
             continue  # what another engine wrote without bounds is left as it is
         deletes = len(part) - len(data)
         found = Crowded(min(known), max(known), len(data), deletes)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import Transaction
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IntegerType
 
@@ -20,7 +21,9 @@ from frostline.catalog.names import MARKER
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.lake import layout
+from frostline.lake.arrange import arrange, set_order
 from frostline.lake.catalog import opened, table_of
+from frostline.model.layout import sorted_by
 from frostline.model.tables import lake_names
 
 FIELDS = "frostline.fields"  # table property: attribute numbers and their field ids
@@ -47,6 +50,7 @@ def evolve(settings: Settings, managed: Managed) -> dict[int, Field] | None:
         names = wanted_names(managed, marked=MARKER in fields or _adds(managed, fields))
         if _differs(table.schema(), managed, fields, names):
             fields = _changed(table, managed, fields, names)
+        arrange(table, managed, fields)
         return {number: Field(names[number], id_) for number, id_ in fields.items()}
 
 
@@ -87,6 +91,7 @@ def _changed(
     columns = {column.number: column for column in managed.table.stored}
     kept = {number: id_ for number, id_ in fields.items() if number in names}
     with table.transaction() as transaction:
+        _unsort(transaction, managed, fields, names)
         with transaction.update_schema() as update:
             _update(update, table.schema(), managed, fields, names)
         added = [number for number in names if number not in kept]
@@ -100,6 +105,16 @@ def _changed(
             kept |= {number: ids[names[number]] for number in added}
         transaction.set_properties({FIELDS: json.dumps(kept)})
     return kept
+
+
+def _unsort(transaction: Transaction, managed: Managed, fields: Mapping[int, int], names: Mapping[int, str]) -> None:
+    """Nothing is sorted by a column that goes: no engine could open a table that is."""
+    gone = {id_ for number, id_ in fields.items() if number not in names}
+    order = transaction.table_metadata.sort_order_by_id(transaction.table_metadata.default_sort_order_id)
+    if order is None or not gone & {field.source_id for field in order.fields}:
+        return
+    kept = [field for field in order.fields if field.source_id not in gone]
+    set_order(transaction, kept or layout.sort_fields(sorted_by(managed.table, ()), fields))
 
 
 def _update(

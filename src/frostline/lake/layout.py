@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from statistics import median
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import (
     DayTransform,
     HourTransform,
@@ -37,20 +38,19 @@ from pyiceberg.types import (
 
 from frostline.catalog.registry import Managed
 from frostline.lake.metrics import BOUND_LENGTH
+from frostline.model.layout import AUTO, SortKey, sorted_by, step, write_sort
 from frostline.model.tables import Column
 
 OPERATION = "frostline.operation"  # snapshot property: which operation made it
 PERIOD = "frostline.period"  # and which rows it moved
 INSTALLATION = "frostline.installation"  # table property: which database it belongs to
-_DAY = 86_400_000_000  # microseconds
-# From the longest: the transform whose steps are not longer than a period. Files carry min and max of the key, so
-# a period that does not match a calendar unit only costs a few more files.
-_STEPS: tuple[tuple[int, Transform[Any, Any]], ...] = (
-    (360 * _DAY, YearTransform()),
-    (7 * _DAY, MonthTransform()),
-    (_DAY, DayTransform()),
-    (0, HourTransform()),
-)
+LAYOUT = "frostline.layout"  # table property: what was chosen when partitions and sort order were last set
+_STEPS: dict[str, Transform[Any, Any]] = {
+    "year": YearTransform(),
+    "month": MonthTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
 # A look-up decodes one row group at least: with 16 thousand rows that takes 2 ms, with the usual 128 MB 20 ms and more.
 # Whole scans are 4 % slower than with the largest groups, files as large.
 ROWS_PER_GROUP = 16_384
@@ -96,17 +96,45 @@ def in_order(managed: Managed, schema: Schema) -> list[tuple[NestedField, Column
 
 
 def partition_spec(managed: Managed) -> PartitionSpec:
-    """One partition field that follows the periods."""
-    source = next(column for column in managed.table.columns if column.name == managed.table.key)
-    taken = set(managed.lake_names.values())
-    name = next(name for name in ("period", "frostline_period", "_frostline_period") if name not in taken)
-    return PartitionSpec(PartitionField(source.number, 1000, _transform(managed), name))
+    """One partition field of the table's key."""
+    name = partition_name(managed, "period", ())
+    return PartitionSpec(PartitionField(managed.table.key_column.number, 1000, transform(managed), name))
+
+
+def partition_name(managed: Managed, wanted: str, taken: Iterable[str]) -> str:
+    """A name that neither a column nor another partition field has."""
+    others = {name.casefold() for name in (*managed.lake_names.values(), managed.marker or "", *taken)}
+    names = (wanted, *(f"{prefix}_{wanted}" for prefix in ("frostline", "_frostline", "__frostline")))
+    return next(name for name in names if name not in others)
 
 
 def sort_order(managed: Managed) -> SortOrder:
-    """By the primary key, so that a look-up by it reads few row groups."""
-    numbers = {column.name: column.number for column in managed.table.columns}
-    return SortOrder(*(SortField(numbers[name], IdentityTransform()) for name in managed.table.primary_key))
+    """As chosen; else by the primary key, so that a look-up by it reads few row groups."""
+    numbers = {column.number: column.number for column in managed.table.columns}
+    return SortOrder(*sort_fields(sorted_by(managed.table, managed.options.sort_order), numbers))
+
+
+def sort_fields(keys: Iterable[SortKey], ids: Mapping[int, int]) -> list[SortField]:
+    """Iceberg's own; `ids`: the lake's numbers of columns by the table's."""
+    return [
+        SortField(
+            ids[key.number],
+            IdentityTransform(),
+            SortDirection.DESC if key.descending else SortDirection.ASC,
+            NullOrder.NULLS_FIRST if key.nulls_first else NullOrder.NULLS_LAST,
+        )
+        for key in keys
+    ]
+
+
+def chosen(managed: Managed) -> dict[str, str]:
+    """What a person has chosen, without what is the default."""
+    there = {column.number for column in managed.table.stored}
+    found = {
+        "lake_partition": managed.options.lake_partition,
+        "sort_order": write_sort([key for key in managed.options.sort_order if key.number in there]) or AUTO,
+    }
+    return {name: value for name, value in found.items() if value != AUTO}
 
 
 def location(managed: Managed, root: str) -> str:
@@ -125,17 +153,13 @@ def properties(managed: Managed) -> dict[str, str]:
         "write.metadata.previous-versions-max": "1000",
         "frostline.table": str(managed.table),
         INSTALLATION: managed.installation,
+        LAYOUT: json.dumps(chosen(managed)),
     }
 
 
 def merge_properties(managed: Managed, file_bytes: int) -> dict[str, str]:
     """What keeps the files of a MERGE by Spark as much like our own as Spark can write them."""
-    mode = managed.options.merge_mode
-    lookups = [
-        managed.lake_names[name]
-        for name in managed.table.primary_key
-        if name != managed.table.key and has_bloom(_column(managed, name).storage.iceberg)
-    ]
+    mode, lookups = managed.options.merge_mode, looked_up(managed)
     return {
         **{f"write.{action}.mode": mode for action in ("delete", "update", "merge")},
         "write.merge.isolation-level": "serializable",
@@ -156,6 +180,15 @@ def has_bloom(iceberg: str) -> bool:
     return iceberg not in _NO_BLOOM
 
 
+def looked_up(managed: Managed) -> tuple[str, ...]:
+    """Columns of the primary key that rows are asked for by one value; of time, a range is asked for."""
+    return tuple(
+        managed.lake_names[name]
+        for name in managed.table.primary_key
+        if name != managed.table.key and has_bloom(_column(managed, name).storage.iceberg)
+    )
+
+
 def _column(managed: Managed, name: str) -> Column:
     return next(column for column in managed.table.columns if column.name == name)
 
@@ -171,18 +204,10 @@ def _width(iceberg: str) -> int:
     return _WIDTHS.get(iceberg, 24)
 
 
-def _transform(managed: Managed) -> Transform[Any, Any]:
-    widths = [
-        leaf.range.upper.order - leaf.range.lower.order
-        for leaf in managed.table.leaves
-        if leaf.range is not None and leaf.range.lower is not None and leaf.range.upper is not None
-    ]
-    width = int(median(widths)) if widths else 30 * _DAY
-    if managed.table.key_type.startswith("int"):
-        return TruncateTransform(min(max(width, 1), 2**31 - 1))
-    step = next(transform for least, transform in _STEPS if width >= least)
-    # A date has no hours.
-    return DayTransform() if managed.table.key_type == "date" and isinstance(step, HourTransform) else step
+def transform(managed: Managed) -> Transform[Any, Any]:
+    """What files are cut by."""
+    found = step(managed.table, managed.options.lake_partition)
+    return TruncateTransform(found) if isinstance(found, int) else _STEPS[found]
 
 
 def iceberg_type(name: str) -> IcebergType:

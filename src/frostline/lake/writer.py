@@ -1,4 +1,4 @@
-"""Rows becoming Parquet files of an Iceberg table: sorted by its key, one partition a file, with their metrics.
+"""Rows becoming Parquet files of an Iceberg table: in its sort order, one partition a file, with their metrics.
 
 Rows are collected until they are as large as a file may be in memory, sorted, and written. So the memory a writer
 needs does not depend on how many rows it gets. Nothing here knows Spark; the files belong to no snapshot until
@@ -22,9 +22,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType, UUIDType
 
-from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP, has_bloom
+from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP
 from frostline.lake.metrics import Column, Metrics
 from frostline.lake.partitions import values as partition_values
 from frostline.lake.storage import storage_properties
@@ -53,7 +54,8 @@ class Target:
 
     schema: Schema
     spec: PartitionSpec
-    sorted_by: tuple[str, ...]
+    sorted_by: tuple[tuple[str, str, str], ...]  # names, directions and places of nulls, as Arrow calls them
+    looked_up: tuple[str, ...]  # columns that get bloom filters
     location: str
     properties: Mapping[str, str]
     io: Mapping[str, str]  # how its files are reached, with the keys; nothing of the catalog
@@ -73,17 +75,28 @@ class Written:
     metrics: Mapping[str, Any]
 
 
-def target(table: IcebergTable, file_bytes: int, prefix: str) -> Target:
-    order = table.sort_order()
+def target(table: IcebergTable, looked_up: tuple[str, ...], file_bytes: int, prefix: str) -> Target:
     return Target(
         schema=table.schema(),
         spec=table.spec(),
-        sorted_by=tuple(table.schema().find_field(part.source_id).name for part in order.fields),
+        sorted_by=arrow_order(table.schema(), table.sort_order()),
+        looked_up=looked_up,
         location=table.location(),
         properties=dict(table.properties),
         io=storage_properties(table),
         file_bytes=file_bytes,
         prefix=prefix,
+    )
+
+
+def arrow_order(schema: Schema, order: SortOrder) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (
+            schema.find_field(part.source_id).name,
+            "descending" if part.direction == SortDirection.DESC else "ascending",
+            "at_start" if part.null_order == NullOrder.NULLS_FIRST else "at_end",
+        )
+        for part in order.fields
     )
 
 
@@ -125,12 +138,12 @@ class Writer:
         names = [column.name for column in self.target.schema.fields]
         table = pa.table([pa.chunked_array(arrays) for arrays in collected], names=names)
         period = self._period(table)
-        if period is not None and _increasing(table[self.target.sorted_by[0]]):
+        if period is not None and self._sorted_already(table):
             self._write(table, period, None)  # as rows mostly come: none has to be moved
             return
         del table  # and with it the parts, as they are joined
         table = pa.table([_joined(arrays) for arrays in collected], names=names)
-        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.target.sorted_by]).to_numpy()
+        order = self._order(table)
         if period is not None:
             self._write(table, period, order)
             return
@@ -143,6 +156,18 @@ class Writer:
         for file in self.written:
             with contextlib.suppress(OSError):
                 self._io.delete(file.path)
+
+    def _sorted_already(self, table: pa.Table) -> bool:
+        """By the first column alone, if that tells all rows apart."""
+        if not self.target.sorted_by:
+            return True
+        name, direction, _ = self.target.sorted_by[0]
+        return direction == "ascending" and _increasing(table[name])
+
+    def _order(self, table: pa.Table) -> Any:
+        if not self.target.sorted_by:
+            return np.arange(table.num_rows)
+        return pc.sort_indices(table, sort_keys=self.target.sorted_by).to_numpy()
 
     def _period(self, table: pa.Table) -> int | None:
         """The partition of all rows, if it is one: that of the first and the last moment."""
@@ -207,17 +232,10 @@ class Writer:
             "compression": "zstd",
             "compression_level": _COMPRESSION_LEVEL,
             "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
-            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._looked_up()},
+            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self.target.looked_up},
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,
         }
-
-    def _looked_up(self) -> list[str]:
-        """Columns of the key that rows are asked for by one value; of time, a range is asked for."""
-        schema = self.target.schema
-        periods = {schema.find_field(part.source_id).name for part in self.target.spec.fields}
-        keys = [name for name in self.target.sorted_by if name not in periods]
-        return [name for name in keys if has_bloom(str(schema.find_field(name).field_type))]
 
     def _described(self, path: str, size: int, partition: int, footer: pq.FileMetaData, metrics: Metrics) -> Written:
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -245,7 +263,7 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
 
 def _increasing(column: pa.ChunkedArray) -> bool:
     """Whether each value is greater than the one before: then the rest of the key does not matter."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
+    if not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)) or column.null_count:
         return False
     last = None
     for chunk in column.chunks:

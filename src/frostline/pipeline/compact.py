@@ -1,4 +1,4 @@
-"""Files of the Iceberg table rewritten by Spark: the same rows, sorted by the key, in fewer and larger files.
+"""Files of the Iceberg table rewritten by Spark: the same rows, sorted or as they come, in fewer and larger files.
 
 Every commit carries the operation's id. What folds set in the table's properties holds here too, so that files have the
 size, the row groups, the bounds and the bloom filters that readers rely on.
@@ -34,13 +34,14 @@ def rewrite(
     operation: int,
     work: Work,
 ) -> None:
-    """Whole partitions that have deletes, the small files of others, and the manifests of all."""
+    """Whole partitions that have deletes, the small files of others, and the manifests of all; or every file."""
     context, group = spark.sparkContext, f"frostline operation {operation}"
     context.setJobGroup(group, group, interruptOnCancel=True)
     try:
         with quiet(), _active(spark):
-            if work.deleted:
-                _files(spark, settings, managed, operation, work.deleted, {"rewrite-all": "true"})
+            if work.deleted or work.everything:
+                parts = None if work.everything else work.deleted
+                _files(spark, settings, managed, operation, parts, {"rewrite-all": "true"})
                 reached("rewrite.deletes")
                 _run(_actions(spark).removeDanglingDeleteFiles(_table(spark, settings, managed)), operation)
                 reached("rewrite.dangling")
@@ -114,14 +115,17 @@ def _files(
     settings: Settings,
     managed: Managed,
     operation: int,
-    parts: Sequence[Crowded],
+    parts: Sequence[Crowded] | None,
     options: dict[str, str],
 ) -> None:
+    """Those of some partitions, or all there are: these are sorted whatever the table's option says."""
     action = _actions(spark).rewriteDataFiles(_table(spark, settings, managed))
-    action = action.filter(_within(spark, managed, parts))
+    if parts is not None:
+        action = action.filter(_within(spark, managed, parts))
     for name, value in {**_OPTIONS, **options}.items():
         action = action.option(name, value)
-    _run(action.sort(), operation)
+    joined = parts is not None and managed.options.compaction == "binpack"
+    _run(action.binPack() if joined else action.sort(), operation)
 
 
 def _run(action: Any, operation: int) -> None:

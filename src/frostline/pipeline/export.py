@@ -52,12 +52,12 @@ def export(spark: SparkSession, settings: Settings, managed: Managed, source: So
             snapshot=source.snapshot,
             query=_query(managed, source.leaf, table.schema()),
             columns=_columns(managed, table.schema()),
-            target=writer.target(table, file_size, f"operation-{operation}"),
+            target=writer.target(table, layout.looked_up(managed), file_size, f"operation-{operation}"),
         )
         parts = cut(source.pages, source.bytes, file_size, spark.sparkContext.defaultParallelism)
         files = _run(spark, job, parts, operation)
         reached("export.written")
-        lake.append(settings, managed, files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})
+        lake.append(settings, managed, table.spec(), files, {OPERATION: str(operation), PERIOD: str(source.leaf.range)})
     except (FrostlineError, InjectedFault):
         raise
     except Exception as error:

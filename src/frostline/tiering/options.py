@@ -19,6 +19,7 @@ from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import ConfigError
+from frostline.model import layout
 from frostline.model.tables import Table
 from frostline.tiering import policy, references, writing
 from frostline.tiering.locks import from_settings, with_short_locks
@@ -35,7 +36,7 @@ class Option:
     help: str
     allowed: str | Callable[[Table], str]
     parse: Callable[[Connection, Table, str], Values]
-    show: Callable[[Values], str]
+    show: Callable[[Table, Values], str]
     columns: tuple[str, ...]
     default: str = ""  # as a person would write it; empty: there is none
     setting: str = ""  # the setting that stands in where the registry has NULL
@@ -136,25 +137,41 @@ def _seconds(connection: Connection, _: Table, text: str) -> Values:
     return (row[0],)
 
 
-def _plain(values: Values) -> str:
+def _lake_partition(_: Connection, table: Table, text: str) -> Values:
+    layout.check_step(table, text)
+    return (text,)
+
+
+def _sort_order(_: Connection, table: Table, text: str) -> Values:
+    return (None,) if text == PRIMARY_KEY else (layout.write_sort(layout.parse_sort(table, text)),)
+
+
+def _plain(_: Table, values: Values) -> str:
     return "none" if values[0] is None else str(values[0])
 
 
-def _as_policy(values: Values) -> str:
+def _as_policy(_: Table, values: Values) -> str:
     return "none" if values[0] is None else f"{values[0]} after {values[1]}"
 
 
-def _as_size(values: Values) -> str:
+def _as_size(_: Table, values: Values) -> str:
     number = int(str(values[0]))
     exact = ((f"{number // unit}{name}", number % unit) for name, unit in (("GB", 10**9), ("MB", 10**6), ("kB", 1000)))
     return next((text for text, rest in exact if rest == 0), str(number))
 
 
-def _as_seconds(values: Values) -> str:
+def _as_seconds(_: Table, values: Values) -> str:
     return f"{float(str(values[0])):g} s"
 
 
+def _as_order(table: Table, values: Values) -> str:
+    """By the names that columns have now; one that was dropped is not shown."""
+    stored = layout.read_sort(str(values[0])) if values[0] is not None else ()
+    return layout.show_sort(table, stored) or PRIMARY_KEY
+
+
 _SIZE = "a size, such as 128MB or 1GiB"
+PRIMARY_KEY = "primary key"
 _DURATION = "an interval, such as '15 minutes', or seconds"
 EVERY = {
     option.name: option
@@ -219,6 +236,28 @@ EVERY = {
             "copy-on-write",
         ),
         Option(
+            "lake_partition",
+            "steps of the partition key that files of the lake are cut by",
+            lambda table: (
+                "a width of the key, not above that of a partition, or auto"
+                if _integer(table)
+                else f"{', '.join(layout.STEPS)}, not longer than a partition, or auto"
+            ),
+            _lake_partition,
+            _plain,
+            ("lake_partition",),
+            layout.AUTO,
+        ),
+        Option(
+            "sort_order",
+            "what rows are sorted by within files of the lake",
+            "columns as in ORDER BY, such as 'device_id, ts desc nulls last', or primary key",
+            _sort_order,
+            _as_order,
+            ("sort_order",),
+            PRIMARY_KEY,
+        ),
+        Option(
             "file_size",
             "how much of a partition, as it is in Postgres, makes one data file",
             _SIZE,
@@ -273,6 +312,15 @@ EVERY = {
             setting="maintenance.files",
         ),
         Option(
+            "compaction",
+            "files that are rewritten: sorted anew, or only joined",
+            "sort or binpack",
+            _one_of("sort", "binpack"),
+            _plain,
+            ("compaction",),
+            "sort",
+        ),
+        Option(
             "backup_window",
             "how far back a Postgres may be restored: until then the snapshots it wants stay in the lake",
             _DURATION,
@@ -290,9 +338,11 @@ def parse(connection: Connection, table: Table, name: str, text: str) -> Values:
     option = EVERY[name]
     try:
         return option.parse(connection, table, text)
-    except ValueError:
+    except ValueError as error:
         raise ConfigError(
-            f"{name} = {text!r} is not allowed for {table}; nothing was changed", hint=f"{name}: {option.what(table)}"
+            f"{name} = {text!r} is not allowed for {table}; nothing was changed",
+            detail=str(error) if isinstance(error, layout.NotAllowed) else None,
+            hint=f"{name}: {option.what(table)}",
         ) from None
 
 
@@ -307,7 +357,7 @@ def shown(connection: Connection, settings: Settings, managed: Managed) -> list[
     for option in EVERY.values():
         own = tuple(values[column] for column in option.columns)
         given = not option.setting or own != (None,)
-        found.append(Shown(option, option.show(own if given else (_setting(settings, option),)), given))
+        found.append(Shown(option, option.show(managed.table, own if given else (_setting(settings, option),)), given))
     return found
 
 
@@ -324,9 +374,10 @@ def plan(
             option = EVERY[name]
             values = _values(connection, managed, option, text)
             is_given = not option.setting or values != (None,)
-            after[name] = option.show(values) if is_given else DEFAULT
+            after[name] = option.show(managed.table, values) if is_given else DEFAULT
             if after[name] != current[name].written:
-                new = after[name] if is_given else f"{option.show((_setting(settings, option),))} ({option.setting})"
+                setting = option.show(managed.table, (_setting(settings, option),)) if option.setting else ""
+                new = after[name] if is_given else f"{setting} ({option.setting})"
                 found.append(Change(managed, option, current[name].text, new, values))
         _together(connection, managed, after)
     return found

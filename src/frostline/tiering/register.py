@@ -5,7 +5,7 @@ Only metadata changes. The table keeps its OID, and with it its views, grants, p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
@@ -16,6 +16,7 @@ from frostline.catalog.names import UPPER_CHECK
 from frostline.delta import tables as delta
 from frostline.errors import OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
+from frostline.model.layout import AUTO, read_sort, write_sort
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
 from frostline.tiering import cautions, ddl, options, references, refusals, writing
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
@@ -29,6 +30,8 @@ class Choice:
     cold_fk: str = "check"
     premake: int = 2
     coalesce: str = ""
+    lake_partition: str = AUTO
+    sort_order: str = options.PRIMARY_KEY
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,16 @@ def register(connection: Connection, text: str, hot_for: str, choice: Choice | N
 
 
 def _options(connection: Connection, table: Table, choice: Choice) -> registry.Options:
-    given = {"cold_fk": choice.cold_fk, "premake": str(choice.premake), "coalesce": choice.coalesce}
-    cold_fk, premake, coalesce = (options.parse(connection, table, name, text) for name, text in given.items())
-    joined = (str(coalesce[0]), str(coalesce[1])) if coalesce != (None, None) else None
-    return registry.Options(str(cold_fk[0]), int(str(premake[0])), joined)
+    given = {name: str(value) for name, value in asdict(choice).items()}
+    parsed = {name: options.parse(connection, table, name, text) for name, text in given.items()}
+    coalesce, (order,) = parsed["coalesce"], parsed["sort_order"]
+    return registry.Options(
+        cold_fk=choice.cold_fk,
+        premake=choice.premake,
+        coalesce=(str(coalesce[0]), str(coalesce[1])) if coalesce != (None, None) else None,
+        lake_partition=choice.lake_partition,
+        sort_order=read_sort(str(order) if order is not None else None),
+    )
 
 
 def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upper: bool) -> None:
@@ -213,13 +222,15 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
     """The registry's rows."""
     table, seam = plan.table, plan.seam.text if plan.seam else None
     coalesce = plan.options.coalesce or (None, None)
+    chosen = (plan.options.cold_fk, plan.options.premake, *coalesce, plan.options.lake_partition)
 
     def named(*name: str) -> Composed:
         return SQL("{}::regclass").format(Literal(Identifier(*name).as_string(connection)))
 
     tables = SQL(
         "INSERT INTO frostline.tables (id, relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape,"
-        " cold_fk, premake, coalesce_to, coalesce_after) OVERRIDING SYSTEM VALUE VALUES ({})"
+        " cold_fk, premake, coalesce_to, coalesce_after, lake_partition, sort_order)"
+        " OVERRIDING SYSTEM VALUE VALUES ({})"
     ).format(
         SQL(", ").join(
             [
@@ -228,7 +239,7 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
                 named(table.schema, plan.hot),
                 named(delta.SCHEMA, delta.delta_name(table, plan.id)),
                 *(Literal(value) for value in (plan.hot_for, *plan.lake, seam, Jsonb(_shape(connection, table)))),
-                *(Literal(value) for value in (plan.options.cold_fk, plan.options.premake, *coalesce)),
+                *(Literal(value) for value in (*chosen, write_sort(plan.options.sort_order))),
             ]
         )
     )

@@ -57,12 +57,15 @@ DEFAULTS = {
     "cold_fk": "check",
     "coalesce": "year after 2 years",
     "merge_mode": "copy-on-write",
+    "lake_partition": "auto",
+    "sort_order": "primary key",
     "file_size": "128MB",
     "fold_rows": "10000",
     "fold_bytes": "64MB",
     "fold_age": "900 s",
     "maintenance": "auto",
     "compact_files": "8",
+    "compaction": "sort",
     "backup_window": "604800 s",
 }
 
@@ -77,12 +80,15 @@ def test_every_option_is_set_listed_and_given_back(call: Call) -> None:
         "cold_fk": "none",
         "coalesce": "quarter after 1 year",
         "merge_mode": "merge-on-read",
+        "lake_partition": "day",
+        "sort_order": "k desc nulls last, ts",
         "file_size": "32MB",
         "fold_rows": "5",
         "fold_bytes": "1234",
         "fold_age": "15 minutes",
         "maintenance": "none",
         "compact_files": "3",
+        "compaction": "binpack",
         "backup_window": "2 days",
     }
     call("set", "public.events", *(f"{key}={value}" for key, value in given.items()), "--dry-run")
@@ -110,6 +116,16 @@ def test_what_is_wrong_is_named_with_what_is_right(call: Call) -> None:
         ("public.events", ["file_size=0"], ["not allowed", "128MB"]),
         ("public.events", ["retention=1 month"], ["is not longer than hot"]),
         ("public.events", ["retention=4 months", "hot=5 months"], ["is not longer than hot"]),
+        ("public.events", ["lake_partition=year"], ["not allowed", "partitions of the table are shorter (month)"]),
+        ("public.events", ["lake_partition=none"], ["not allowed", "rows of several partitions"]),
+        ("public.events", ["lake_partition=bucket(4)"], ["not allowed", "rows of all times"]),
+        ("public.events", ["lake_partition=100"], ["not allowed", "year, month, day, hour, not longer than"]),
+        (ODD, ["lake_partition=day"], ["not allowed", "a width of the key"]),
+        (ODD, ["lake_partition=101"], ["not allowed", "are shorter (100)"]),
+        ("public.events", ["sort_order=k, nope"], ["not allowed", "the table has no column nope"]),
+        ("public.events", ["sort_order=k, ts, K desc"], ["not allowed", "column k is named twice"]),
+        ("public.events", ["sort_order=k ascending"], ["not allowed", "columns as in ORDER BY"]),
+        ("public.events", ["compaction=zorder"], ["not allowed", "sort or binpack"]),
         ("public.dim", ["hot=1 day"], ["public.dim is not registered"]),
     ]
     for table, given, words in cases:
@@ -121,7 +137,7 @@ def test_what_is_wrong_is_named_with_what_is_right(call: Call) -> None:
 
 def test_what_is_exported_is_imported_as_a_whole_or_not_at_all(call: Call, tmp_path: Path) -> None:
     call("set", "public.events", "hot=5 months", "fold_rows=7", "coalesce=none")
-    call("set", ODD, "coalesce=1000 after 5000")
+    call("set", ODD, "coalesce=1000 after 5000", "lake_partition=25", "sort_order=n desc")
     exported = call("export").stdout
     assert 'fold_age = "default"  # 900 s, by fold.age' in exported
     file = tmp_path / "options.toml"
@@ -129,7 +145,7 @@ def test_what_is_exported_is_imported_as_a_whole_or_not_at_all(call: Call, tmp_p
     assert "nothing was changed" in call("import", str(file)).stderr
     before = values(call), values(call, ODD)
     call("set", "public.events", "hot=1 year", "fold_rows=default", "fold_age=5", "cold_fk=none")
-    call("set", ODD, "hot=77", "coalesce=none")
+    call("set", ODD, "hot=77", "coalesce=none", "lake_partition=default", "sort_order=default")
     shown = call("import", str(file), "--dry-run").stdout
     assert "would be" in shown
     assert call("import", str(file)).stdout.count("\n") == shown.count("\n")

@@ -40,9 +40,12 @@ DAY = 86_400_000_000
 JANUARY = 18_262 * DAY  # 2020-01-01
 
 
-def target(directory: Path, file_bytes: int = 2**30) -> Target:
+BY_KEY = (("id", "ascending", "at_start"), ("ts", "ascending", "at_start"))
+
+
+def target(directory: Path, file_bytes: int = 2**30, sorted_by: tuple[tuple[str, str, str], ...] = BY_KEY) -> Target:
     return Target(
-        SCHEMA, SPEC, ("id", "ts"), f"file://{directory}", {}, {}, file_bytes=file_bytes, prefix="operation-5"
+        SCHEMA, SPEC, sorted_by, ("id",), f"file://{directory}", {}, {}, file_bytes=file_bytes, prefix="operation-5"
     )
 
 
@@ -64,8 +67,13 @@ def rows(count: int, first: int = 0) -> pa.RecordBatch:
     )
 
 
-def write(directory: Path, *batches: pa.RecordBatch, file_bytes: int = 2**30) -> list[Written]:
-    writer = Writer(target(directory, file_bytes))
+def write(
+    directory: Path,
+    *batches: pa.RecordBatch,
+    file_bytes: int = 2**30,
+    sorted_by: tuple[tuple[str, str, str], ...] = BY_KEY,
+) -> list[Written]:
+    writer = Writer(target(directory, file_bytes, sorted_by))
     for one in batches:
         writer.add(one)
     writer.flush()
@@ -88,6 +96,17 @@ def test_each_partition_has_a_file_sorted_by_the_key_and_no_row_is_lost(tmp_path
         found += ids
     assert sorted(found) == list(range(70_000))
     assert Path(files[0].path).name.startswith("operation-5-")
+
+
+def test_each_sort_column_has_its_own_direction_and_place_of_nulls(tmp_path: Path) -> None:
+    order = (("u", "descending", "at_end"), ("kind", "ascending", "at_start"), ("id", "descending", "at_end"))
+    for file in write(tmp_path, rows(3000), sorted_by=order):
+        found = [(r["u"], r["kind"], r["id"]) for r in table(file).select(["u", "kind", "id"]).to_pylist()]
+        values = [u for u, _, _ in found if u is not None]
+        assert values == sorted(values, reverse=True)
+        without = found[len(values) :]
+        assert [u for u, _, _ in without] == [None] * len(without)
+        assert without == sorted(without, key=lambda row: (row[1], -row[2]))
 
 
 def test_files_carry_field_ids_uuids_row_groups_and_bloom_filters(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def measure(connection: Connection, table: Table, sources: Sequence[Source]) -> 
         target = writer.Target(
             schema=layout.schema(managed),
             spec=layout.partition_spec(managed),
-            sorted_by=tuple(managed.lake_names[name] for name in managed.table.primary_key),
+            sorted_by=writer.arrow_order(layout.schema(managed), layout.sort_order(managed)),
+            looked_up=layout.looked_up(managed),
             location=Path(directory).as_uri(),
             properties={},
             io={},

@@ -9,8 +9,8 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.faults import reached
+from frostline.lake import arrange, leftovers
 from frostline.lake import condition as lake
-from frostline.lake import leftovers
 from frostline.lake.condition import Condition, Limits, Work
 from frostline.lake.merging import Merged
 from frostline.report import Report
@@ -37,35 +37,43 @@ class Maintained:
         return bool(self.notes)
 
 
-def maintain(settings: Settings, text: str, report: Report, warm: Warm) -> Maintained | None:
-    """Whatever the table's limits ask for; None when nothing of it is in the lake."""
+def maintain(
+    settings: Settings, text: str, report: Report, warm: Warm, *, everything: bool = False
+) -> Maintained | None:
+    """Whatever the table's limits ask for, or every file; None when nothing of it is in the lake."""
     with connect(settings.dsn.get_secret_value(), application="frostline maintain") as connection:
         managed = registry.get(connection, text)
         with only_writer(connection, managed) as locked:
             if locked.snapshot_id is None:
                 return None
             notes = _settled(connection, settings, locked, warm)
-            if shape.pending(connection, registry.get(connection, text)):
+            if _follows(connection, settings, registry.get(connection, text)):
                 # First what an earlier fold has committed, which was made for the columns of its time.
                 adopted(connection, settings, registry.get(connection, text), report)
                 shape.followed(connection, settings, registry.get(connection, text))
             managed = registry.get(connection, text)  # its snapshot may have moved
             before = lake.condition(settings, managed, limits(settings, managed))
-            notes += _rewritten(connection, settings, managed, before, report, warm)
+            work = lake.work(before, limits(settings, managed), everything=everything)
+            notes += _rewritten(connection, settings, managed, work, report, warm)
             managed = registry.get(connection, text)
             notes += _expired(connection, settings, managed, report)
             after = lake.condition(settings, managed, limits(settings, managed))
             return Maintained(str(managed.table), before, after, tuple(notes))
 
 
-def look(settings: Settings, text: str) -> Maintained | None:
+def _follows(connection: Connection, settings: Settings, managed: Managed) -> bool:
+    """Whether the lake has to follow the table's columns or options first."""
+    return shape.pending(connection, managed) or arrange.pending(settings, managed)
+
+
+def look(settings: Settings, text: str, *, everything: bool = False) -> Maintained | None:
     """What `maintain` would do; nothing is changed."""
     with connect(settings.dsn.get_secret_value(), application="frostline maintain") as connection:
         managed = registry.get(connection, text)
         if managed.snapshot_id is None:
             return None
         now = lake.condition(settings, managed, limits(settings, managed))
-        notes = _told(lake.work(now, limits(settings, managed)), "would be")
+        notes = _told(lake.work(now, limits(settings, managed), everything=everything), "would be")
         ids = {snapshot.id for snapshot in _outlived(connection, settings, managed)}
         if gone := ids - pins.live_snapshots(connection, managed.id):
             notes.append(f"{len(gone)} snapshots would be expired")
@@ -112,9 +120,8 @@ def _moved(connection: Connection, operation: Operation) -> bool:
 
 
 def _rewritten(
-    connection: Connection, settings: Settings, managed: Managed, found: Condition, report: Report, warm: Warm
+    connection: Connection, settings: Settings, managed: Managed, work: Work, report: Report, warm: Warm
 ) -> list[str]:
-    work = lake.work(found, limits(settings, managed))
     if not work:
         return []
     reached("maintain.begin")
@@ -141,7 +148,7 @@ def _shown(connection: Connection, settings: Settings, operation: Operation, mad
 
 
 def _told(work: Work, were: str) -> list[str]:
-    notes = []
+    notes = [f"every file {'was' if were == 'were' else were} rewritten"] if work.everything else []
     if work.deleted:
         count = sum(part.deletes for part in work.deleted)
         notes.append(f"{len(work.deleted)} partitions with {count} files of deletes {were} rewritten")
