@@ -256,7 +256,8 @@ def test_registration_takes_a_layout(months: World) -> None:
         "CREATE TABLE public.numbers_0 PARTITION OF public.numbers FOR VALUES FROM (0) TO (1000);"
         "CREATE TABLE public.numbers_1 PARTITION OF public.numbers FOR VALUES FROM (1000) TO (2000);"
         "CREATE TABLE public.numbers_2 PARTITION OF public.numbers FOR VALUES FROM (2000) TO (3000);"
-        "INSERT INTO public.numbers SELECT n, CASE n % 5 WHEN 0 THEN NULL WHEN 1 THEN float8 'NaN' ELSE -n END, 'x' || n"
+        "INSERT INTO public.numbers"
+        " SELECT n, CASE n % 5 WHEN 0 THEN NULL WHEN 1 THEN float8 'NaN' ELSE -n END, 'x' || n"
         " FROM generate_series(0, 2500) n"
     )
     before = world.run("SELECT r::text FROM public.numbers r ORDER BY n")

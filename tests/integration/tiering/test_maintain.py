@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from fix_faults import at
+from fix_lake import Lake
 from fix_tiering import World, new_world
 from frostline.catalog.database import connect
 from frostline.cli.main import app
@@ -286,3 +287,43 @@ def test_files_that_hold_other_rows_are_never_shown(lakes: World, monkeypatch: p
     done = maintained(world)  # anew: what was made is not taken up
     assert done.after.delete_files == 0
     assert rows(world) == expected
+
+
+def test_a_lake_on_s3_in_a_catalog_that_keeps_no_history(rest_lake: Lake, tmp_path: Path) -> None:
+    """There commits of a run that died are known by their files; and files are of two layouts."""
+    world = rest_lake.world
+    world.run(SIMPLE + "CREATE TABLE public.mirror AS TABLE public.events")
+    world.register("public.events")
+    choose(world, "events", file_size="8192", merge_mode="merge-on-read", compact_files="2")
+    world.archive("public.events")
+    choose(world, "events", file_size="default", lake_partition="day", sort_order="v desc")
+    for table in ("events", "mirror"):
+        world.run(f"UPDATE public.{table} SET v = -v WHERE id < 24; DELETE FROM public.{table} WHERE id IN (30, 800)")
+    changed(world, "SELECT 1")
+    choose(world, "events", lake_partition="month")
+    for failing in ("rewrite.commit", "move.commit"):
+        with at(tmp_path, lambda point, failing=failing: point != failing), pytest.raises(InjectedFault):  # type: ignore[misc]
+            maintained(world)
+        assert rows(world) == rows(world, "mirror")
+    maintained(world)
+    done = maintained(world)
+    assert (done.after.files, done.after.delete_files) == (2, 0)
+    assert rows(world) == rows(world, "mirror")
+    good(world)
+
+
+def test_on_postgres_15(postgres15: str, spark: SparkSession, tmp_path: Path) -> None:
+    with new_world(postgres15, spark, tmp_path, {"archive.orphan_age": "0"}) as world:
+        world.run(SIMPLE)
+        world.register("public.events")
+        choose(world, "events", file_size="8192", compact_files="2", backup_window="0", compaction="binpack")
+        world.archive("public.events")
+        changed(world, "DELETE FROM public.events WHERE id IN (30, 800)")
+        expected = rows(world)
+        choose(world, "events", file_size="default")
+        done = maintained(world)
+        assert done.before.files > done.after.files == 2
+        unpinned(world)
+        assert maintained(world).after.snapshots == 1
+        assert rows(world) == expected
+        good(world)
