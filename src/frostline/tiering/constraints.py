@@ -6,12 +6,14 @@ leave out an old row that does not satisfy it. So every new one is looked at onc
 
 from __future__ import annotations
 
-from psycopg.sql import SQL, Identifier
+from dataclasses import dataclass
+
+from psycopg.sql import SQL, Composed, Identifier
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.errors import OperationError
+from frostline.errors import OperationError, RefusedError
 
 _UNPROVEN = """
 SELECT c.identity, c.name, c.violated FROM frostline.tables t CROSS JOIN LATERAL frostline.constraints(t.id) c
@@ -39,6 +41,68 @@ def prove(connection: Connection, managed: Managed) -> list[str]:
     proven = [*(known[0] if known else []), *(identity for identity, _, _ in new)]
     connection.execute(_PROVEN, (proven, managed.id))
     return [name for _, name, _ in new]
+
+
+@dataclass(frozen=True)
+class HotOnly:
+    """A UNIQUE or EXCLUDE that was added after registration: no cold row is asked."""
+
+    relation: tuple[str, str]
+    name: str
+    definition: str
+    excludes: bool
+    above: bool  # it stands on the table itself, not on its hot partition
+
+    def drop(self) -> Composed:
+        return SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(Identifier(*self.relation), Identifier(self.name))
+
+    def move(self, hot: tuple[str, str]) -> list[Composed]:
+        add = SQL("ALTER TABLE {} ADD CONSTRAINT {} {}")
+        return [self.drop(), add.format(Identifier(*hot), Identifier(self.name), SQL(self.definition))]
+
+
+def hot_only(connection: Connection, managed: Managed) -> list[HotOnly]:
+    return [
+        HotOnly((schema, relation), *others)
+        for schema, relation, *others in queries.rows(connection, "hot_constraints", table=managed.id)
+    ]
+
+
+def check_movable(connection: Connection, managed: Managed) -> None:
+    """The hot partition can be taken out and put back without an index being built.
+
+    Postgres does not recognise an exclusion constraint of a partition as its parent's: it would build another one over
+    all hot rows, under the lock of every swap.
+    """
+    for one in hot_only(connection, managed):
+        if one.above:
+            raise _excludes(
+                managed,
+                one,
+                "which every swap would build anew over all hot rows",
+                "move it to the hot partition: "
+                + "; ".join(statement.as_string(connection) for statement in one.move(managed.hot)),
+            )
+
+
+def check_attachable(connection: Connection, managed: Managed) -> None:
+    """The same for partitions that come back: it would be built under their lock, and stay twice."""
+    for one in hot_only(connection, managed):
+        if one.excludes:
+            raise _excludes(
+                managed,
+                one,
+                "which partitions that come back would be given under their lock",
+                f"drop it, and add it again afterwards: {one.drop().as_string(connection)}",
+            )
+
+
+def _excludes(managed: Managed, one: HotOnly, why: str, hint: str) -> RefusedError:
+    return RefusedError(
+        f"{managed.table} has an EXCLUDE constraint {one.name}, {why}; nothing was changed",
+        detail="it was added since the table was registered, and holds among hot rows only: cold ones are not asked",
+        hint=hint,
+    )
 
 
 def _violated(managed: Managed, name: str, violated: str, partition: str, count: int) -> OperationError:

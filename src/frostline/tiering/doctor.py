@@ -18,7 +18,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import collect
 from frostline.errors import FrostlineError
-from frostline.tiering import clean, ddl
+from frostline.tiering import clean, constraints, ddl
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _NEWEST = 18
@@ -280,6 +280,7 @@ def _table(connection: Connection, settings: Settings, managed: Managed) -> Chec
     for name, look in (
         ("triggers", lambda: _triggers(connection, managed)),
         ("CHECKs", lambda: _bounds(connection, managed)),
+        ("constraints", lambda: _constraints(connection, managed)),
         ("statistics", lambda: _statistics(connection, managed)),
         ("cold rows", lambda: _cold(connection, managed)),
         ("leftovers", lambda: _leftovers(connection, settings, managed)),
@@ -314,6 +315,18 @@ def _bounds(connection: Connection, managed: Managed) -> Checks:
         yield Check(str(managed.table), "CHECKs", WARNING, found, remedy)
     if not wrong:
         yield Check(str(managed.table), "CHECKs", OK, "every hot partition's lower bound is proven")
+
+
+def _constraints(connection: Connection, managed: Managed) -> Checks:
+    wrong = constraints.hot_only(connection, managed)
+    for one in wrong:
+        found = f"{one.name} of {'.'.join(one.relation)} holds among hot rows only, cold ones are not asked"
+        if one.above:
+            found += "; every swap would build it anew, so nothing is archived"
+        remedy = "; ".join(s.as_string(connection) for s in (one.move(managed.hot) if one.above else [one.drop()]))
+        yield Check(str(managed.table), "constraints", PROBLEM if one.above else WARNING, found, remedy)
+    if not wrong:
+        yield Check(str(managed.table), "constraints", OK, "none that cold rows are not asked about")
 
 
 def _statistics(connection: Connection, managed: Managed) -> Checks:

@@ -17,7 +17,7 @@ from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.pipeline.session import alive
 from frostline.report import Report
-from frostline.tiering import clean, ddl, shape, statistics
+from frostline.tiering import clean, constraints, ddl, shape, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings, only_writer
@@ -110,6 +110,7 @@ def _one(
     managed = registry.get(connection, text)  # the seam moved with the leaf before
     if unfinished is None:
         managed = shape.followed(connection, settings, managed)
+    constraints.check_movable(connection, managed)
     swap.keep_sequences(connection, leaf, from_settings(settings))
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)

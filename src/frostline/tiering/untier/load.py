@@ -46,8 +46,16 @@ def load(connection: Connection, settings: Settings, operation: Operation, progr
         except psycopg.Error as error:
             raise _failed(operation, error) from error
         reached("load.copied")
-        for statement in _keys(loader, operation):
-            loader.execute(statement)
+        try:
+            for statement in list(_keys(loader, operation)):
+                loader.execute(statement)
+        except psycopg.errors.UniqueViolation as error:
+            raise RefusedError(
+                f"{operation.period} stays in the lake: rows of it are what {error.diag.constraint_name} forbids",
+                detail=error.diag.message_detail,
+                hint=f"it was added when they were cold: change these rows, or drop the constraint of"
+                f" {Identifier(*operation.managed.hot).as_string(loader)}, then run the same command again",
+            ) from None
         loader.execute(SQL("ANALYZE {}").format(_name(operation)))
         _note(reader, loader, operation)
         reached("load.commit")

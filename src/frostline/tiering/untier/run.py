@@ -17,7 +17,7 @@ from frostline.delta import follow as following
 from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
 from frostline.report import Report
-from frostline.tiering import ddl
+from frostline.tiering import constraints, ddl
 from frostline.tiering.archive import plan, steps
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
@@ -70,6 +70,7 @@ def bring_back(
     """The caller holds the table's lock, and trims the lake afterwards or means to keep it."""
     locks = from_settings(settings)
     _check_equipped(connection, managed)
+    constraints.check_attachable(connection, managed)
     archiving.settle(connection, managed, None, report)
     if adopted(connection, settings, managed, report):
         managed = registry.get_by_id(connection, managed.id)  # its snapshot has moved
