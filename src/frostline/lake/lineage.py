@@ -6,14 +6,15 @@ alone and forget its parent. There the data files themselves are compared: a sna
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus
-from pyiceberg.table import StaticTable
+from pyiceberg.table import StaticTable, Transaction
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import SetDefaultSpecUpdate
 
 from frostline.catalog.registry import Managed
 from frostline.errors import LakeError
@@ -45,10 +46,27 @@ def stands_on(table: IcebergTable, head: Snapshot, managed: Managed, files: Mapp
     return kept == set(_registered(managed, files))
 
 
-def only_changes(table: IcebergTable, head: Snapshot, managed: Managed, files: Mapping[str, str]) -> bool:
-    """Whether the head consists of files of the registry's snapshot and of its own, and of nothing else."""
-    kept = {_file(entry) for entry in _entries(table.io, head) if not _added(entry, head)}
+def only_changes(
+    table: IcebergTable, head: Snapshot, managed: Managed, files: Mapping[str, str], noted: Set[int] = frozenset()
+) -> bool:
+    """Whether the head consists of files of the registry's snapshot and of its own, and of nothing else.
+
+    `noted`: snapshots below it that are known to be ours.
+    """
+    kept = {
+        _file(entry) for entry in _entries(table.io, head) if not _added(entry, head) and entry.snapshot_id not in noted
+    }
     return kept <= set(_registered(managed, files))
+
+
+def undoable(
+    table: IcebergTable, managed: Managed, operations: set[str], files: Mapping[str, str], noted: Set[int]
+) -> bool:
+    """Whether a catalog that has forgotten the registry's snapshot shows that one and our own changes of it alone."""
+    head = table.current_snapshot()
+    if head is None or managed.snapshot_id is None or table.snapshot_by_id(managed.snapshot_id) is not None:
+        return False
+    return made_by(head) in operations and only_changes(table, head, managed, files, noted)
 
 
 def shows(table: IcebergTable, managed: Managed, files: Mapping[str, str]) -> bool:
@@ -86,16 +104,32 @@ def _undo(table: IcebergTable, managed: Managed, operations: set[str], files: Ma
         raise LakeError(
             f"the Iceberg table of {managed.table} was changed by somebody else, and its catalog does not know the "
             f"snapshot {managed.snapshot_id} that Postgres reads any more; nothing was changed",
-            hint=f"the rows are safe in {managed.metadata_location}: put the table back to that metadata file",
+            hint="if `frostline maintain` was ended before its time, run it again;"
+            f" the rows are safe in {managed.metadata_location}: else put the table back to that metadata file",
         )
-    with (
-        table.transaction() as transaction,
-        transaction.update_snapshot({_UNDONE: made_by(head) or ""}).overwrite() as update,
-    ):
-        for file in extra:
+    with table.transaction() as transaction:
+        _replace(transaction, extra, missing, {_UNDONE: made_by(head) or ""})
+
+
+def _replace(
+    transaction: Transaction, gone: Sequence[DataFile], back: Sequence[DataFile], properties: Mapping[str, str]
+) -> None:
+    """Files out and files in. PyIceberg adds files under the spec the table has: for those of another it has that."""
+    today = transaction.table_metadata.default_spec_id
+    for spec in sorted({file.spec_id for file in back} - {today}):
+        transaction._apply((SetDefaultSpecUpdate.model_validate({"spec-id": spec}),))
+        with transaction.update_snapshot(dict(properties)).overwrite() as update:
+            for file in back:
+                if file.spec_id == spec:
+                    update.append_data_file(file)
+    if transaction.table_metadata.default_spec_id != today:
+        transaction._apply((SetDefaultSpecUpdate.model_validate({"spec-id": today}),))
+    with transaction.update_snapshot(dict(properties)).overwrite() as update:
+        for file in gone:
             update.delete_data_file(file)
-        for file in missing:
-            update.append_data_file(file)
+        for file in back:
+            if file.spec_id == today:
+                update.append_data_file(file)
 
 
 def entries(table: IcebergTable) -> list[ManifestEntry]:

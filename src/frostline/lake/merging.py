@@ -7,7 +7,7 @@ no key stands there twice; the last is asked of the rows themselves (`pipeline.k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -55,14 +55,16 @@ def spec(settings: Settings, managed: Managed) -> PartitionSpec:
         return _table(catalog, managed).spec()
 
 
-def ready(settings: Settings, managed: Managed, ours: set[str], properties: Mapping[str, str]) -> Others:
+def ready(
+    settings: Settings, managed: Managed, ours: set[str], properties: Mapping[str, str], noted: Set[int] = frozenset()
+) -> Others:
     """Make the head what a fold can stand on, with the properties it needs; refused where that cannot be."""
     files = storages.of(settings).python()
     with opened(settings) as catalog:
         table = _table(catalog, managed)
         others = Others()
         if not lineage.shows(table, managed, files):
-            above = _above(table, managed)
+            above = [] if lineage.undoable(table, managed, ours, files, noted) else _above(table, managed)
             if above is None:
                 raise _strange(managed)
             theirs = _without_ours_on_top(above, ours)
@@ -79,8 +81,24 @@ def ready(settings: Settings, managed: Managed, ours: set[str], properties: Mapp
         return others
 
 
+def on_the_way(settings: Settings, managed: Managed, operation: int) -> int | None:
+    """The head, if it is the operation's and the catalog has forgotten what it stands on."""
+    with opened(settings) as catalog:
+        table = _table(catalog, managed)
+        head = table.current_snapshot()
+        if head is None or managed.snapshot_id is None or table.snapshot_by_id(managed.snapshot_id) is not None:
+            return None
+        return head.snapshot_id if lineage.made_by(head) == str(operation) else None
+
+
 def found(
-    settings: Settings, managed: Managed, operation: int, ours: set[str], *, alone: bool = False
+    settings: Settings,
+    managed: Managed,
+    operation: int,
+    ours: set[str],
+    noted: Set[int] = frozenset(),
+    *,
+    alone: bool = False,
 ) -> Merged | None:
     """The last snapshot an operation made on top of the registry's; None when there is none.
 
@@ -92,7 +110,7 @@ def found(
         made = [snapshot for snapshot in table.snapshots() if lineage.made_by(snapshot) == str(operation)]
         for snapshot in reversed(made):
             between = _between(table, snapshot, managed)
-            if between is None and not _forgotten(table, snapshot, managed, files):
+            if between is None and not _forgotten(table, snapshot, managed, files, noted):
                 continue
             theirs = [one for one in between or () if lineage.made_by(one) != str(operation)]
             if theirs and alone:
@@ -151,11 +169,13 @@ def _ancestors(table: IcebergTable, snapshot: int | None) -> Iterator[int]:
         snapshot = known.parent_snapshot_id if known is not None else None
 
 
-def _forgotten(table: IcebergTable, head: Snapshot, managed: Managed, files: Mapping[str, str]) -> bool:
+def _forgotten(
+    table: IcebergTable, head: Snapshot, managed: Managed, files: Mapping[str, str], noted: Set[int]
+) -> bool:
     """Where the catalog keeps no history: whether the head consists of the registry's files and its own."""
     if managed.snapshot_id is None or table.snapshot_by_id(managed.snapshot_id) is not None:
         return False
-    return lineage.only_changes(table, head, managed, files)
+    return lineage.only_changes(table, head, managed, files, noted)
 
 
 def _examined(table: IcebergTable, managed: Managed, snapshots: Sequence[Snapshot], ours: set[str]) -> Others:

@@ -6,7 +6,7 @@ size, the row groups, the bounds and the bloom filters that readers rely on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,12 @@ def rewrite(
     managed: Managed,
     operation: int,
     work: Work,
+    committed: Callable[[], None],
 ) -> None:
-    """Whole partitions that have deletes, the small files of others, and the manifests of all; or every file."""
+    """Whole partitions that have deletes, the small files of others, and the manifests of all; or every file.
+
+    `committed` is called after each commit that others may follow.
+    """
     context, group = spark.sparkContext, f"frostline operation {operation}"
     context.setJobGroup(group, group, interruptOnCancel=True)
     try:
@@ -42,11 +46,14 @@ def rewrite(
             if work.deleted or work.everything:
                 parts = None if work.everything else work.deleted
                 _files(spark, settings, managed, operation, parts, {"rewrite-all": "true"})
+                committed()
                 reached("rewrite.deletes")
                 _run(_actions(spark).removeDanglingDeleteFiles(_table(spark, settings, managed)), operation)
+                committed()
                 reached("rewrite.dangling")
             if work.small:
                 _files(spark, settings, managed, operation, work.small, {"min-input-files": str(work.least)})
+                committed()
                 reached("rewrite.small")
             if work.manifests:
                 _run(_actions(spark).rewriteManifests(_table(spark, settings, managed)), operation)

@@ -48,9 +48,23 @@ def ours(connection: Connection, managed: Managed) -> set[str]:
     return {id_ for (id_,) in queries.rows(connection, "operations", table=managed.id)}
 
 
+def noted(connection: Connection, managed: Managed) -> set[int]:
+    """Iceberg snapshots that operations of ours have made below the last one of each."""
+    return {snapshot for (snapshot,) in queries.rows(connection, "noted", table=managed.id)}
+
+
+def note(connection: Connection, settings: Settings, operation: Operation) -> None:
+    """Before an operation commits once more: a catalog without a history will have forgotten whose the last one was."""
+    managed = operation.managed
+    if (made := merging.on_the_way(settings, managed, operation.id)) is not None:
+        connection.execute("UPDATE frostline.operations SET noted = noted || %s WHERE id = %s", ([made], operation.id))
+
+
 def committed(connection: Connection, settings: Settings, operation: Operation) -> Merged | None:
     """What the operation has made on top of the registry's snapshot; None also with another engine's rows below it."""
-    return merging.found(settings, operation.managed, operation.id, ours(connection, operation.managed), alone=True)
+    managed = operation.managed
+    known = ours(connection, managed), noted(connection, managed)
+    return merging.found(settings, managed, operation.id, *known, alone=True)
 
 
 def periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:

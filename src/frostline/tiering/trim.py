@@ -72,9 +72,8 @@ def _one(connection: Connection, settings: Settings, managed: Managed, commit: C
     reached("trim.begin")
     operation = commits.begin(connection, settings, managed, "trim")
     ours = commits.ours(connection, managed)
-    others = merging.ready(
-        settings, managed, ours, layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
-    )
+    properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
+    others = merging.ready(settings, managed, ours, properties, commits.noted(connection, managed))
     if others.snapshots:
         raise Interrupted(
             f"another program has committed to the Iceberg table of {managed.table}; nothing was removed from it",

@@ -22,6 +22,7 @@ from frostline.cli.main import app
 from frostline.errors import OperationError
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
+from frostline.lake import files, storage
 from frostline.pipeline import compact, session
 from frostline.report import Silent
 from frostline.tiering import cycle, options, verify
@@ -68,9 +69,9 @@ def changed(world: World, *statements: str, table: str = "events") -> None:
             assert fold(world.settings, f"public.{table}", Silent(), warm)
 
 
-def maintained(world: World, table: str = "events") -> Maintained:
+def maintained(world: World, table: str = "events", *, everything: bool = False) -> Maintained:
     with Warm(world.spark_here) as warm:
-        done = run.maintain(world.settings, f"public.{table}", Silent(), warm)
+        done = run.maintain(world.settings, f"public.{table}", Silent(), warm, everything=everything)
     assert done is not None
     return done
 
@@ -305,11 +306,26 @@ def test_a_lake_on_s3_in_a_catalog_that_keeps_no_history(rest_lake: Lake, tmp_pa
         with at(tmp_path, lambda point, failing=failing: point != failing), pytest.raises(InjectedFault):  # type: ignore[misc]
             maintained(world)
         assert rows(world) == rows(world, "mirror")
-    maintained(world)
     done = maintained(world)
     assert (done.after.files, done.after.delete_files) == (2, 0)
     assert rows(world) == rows(world, "mirror")
+    # A fold puts aside what a run has left, and finds the old files' partitions again.
+    choose(world, "events", lake_partition="day", merge_mode="default")
+    with at(tmp_path, lambda point: point != "rewrite.commit"), pytest.raises(InjectedFault):
+        maintained(world, everything=True)
+    for table in ("events", "mirror"):
+        world.run(f"UPDATE public.{table} SET v = 7 WHERE id = 40")
+    changed(world, "SELECT 1")
+    assert rows(world) == rows(world, "mirror")
+    assert {file.partition[0] for file in snapshot_files(world)} == {0, 1}
     good(world)
+
+
+def snapshot_files(world: World) -> tuple[files.DataFile, ...]:
+    found = managed(world)
+    assert found.metadata_location is not None
+    assert found.snapshot_id is not None
+    return files.snapshot(storage.of(world.settings), found.metadata_location, found.snapshot_id).files
 
 
 def test_on_postgres_15(postgres15: str, spark: SparkSession, tmp_path: Path) -> None:

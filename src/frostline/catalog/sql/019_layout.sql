@@ -9,3 +9,7 @@ COMMENT ON COLUMN frostline.tables.lake_partition IS
 COMMENT ON COLUMN frostline.tables.sort_order IS
     'columns, by attribute number, that rows of new files are sorted by: 3 desc first, 1 asc last; NULL: the primary key';
 COMMENT ON COLUMN frostline.tables.compaction IS 'whether maintenance sorts the rows of files that it joins';
+
+ALTER TABLE frostline.operations ADD COLUMN noted bigint[] DEFAULT '{}';
+COMMENT ON COLUMN frostline.operations.noted IS
+    'Iceberg snapshots it has made on its way to the last one, for catalogs without a history; NULL: nothing of it is to be shown';

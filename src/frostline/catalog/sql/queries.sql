@@ -112,10 +112,19 @@ SELECT c.conname, c.contype::text,
        || coalesce(' USING INDEX TABLESPACE ' || quote_ident(s.spcname), ''),
        obj_description(c.oid, 'pg_constraint')
 FROM pg_constraint c
-LEFT JOIN pg_class i ON i.oid = c.conindid AND c.contype = 'p'
+LEFT JOIN pg_class i ON i.oid = c.conindid AND c.contype IN ('p', 'u')
 LEFT JOIN pg_tablespace s ON s.oid = i.reltablespace
-WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'f') AND c.conparentid = 0
+WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'f', 'u') AND c.conparentid = 0
 ORDER BY c.contype = 'p' DESC, c.conname;
+
+-- name: hot_constraints
+-- What holds among hot rows only because it was added after registration, by the relation that has it itself.
+SELECT n.nspname, r.relname, c.conname, pg_get_constraintdef(c.oid), c.contype = 'x', r.oid = t.relation
+FROM frostline.tables t
+JOIN pg_constraint c ON c.conrelid IN (t.relation, t.hot) AND c.contype IN ('u', 'x') AND c.conparentid = 0
+JOIN pg_class r ON r.oid = c.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE t.id = %(table)s
+ORDER BY 1, 2, 3;
 
 -- name: placement
 -- Where a table's future partitions are put: tablespace and, since 17, access method; NULL: the default.
@@ -385,6 +394,10 @@ WHERE d.defaclobjtype = 'r' AND d.defaclrole = (SELECT oid FROM pg_roles WHERE r
 -- name: operations
 SELECT id::text FROM frostline.operations WHERE table_id = %(table)s;
 
+-- name: noted
+-- Iceberg snapshots that operations made on their way and did not live to record.
+SELECT unnest(noted) FROM frostline.operations WHERE table_id = %(table)s AND state <> 'done';
+
 -- name: copy_size
 -- Since 18: what the planner believes of a relation's size.
 SELECT pg_restore_relation_stats('schemaname', %(schema)s::text, 'relname', %(name)s::text,
@@ -465,10 +478,11 @@ WHERE o.table_id = %(table)s AND o.kind = 'fold' AND (o.state = 'running' OR o.f
 ORDER BY o.id;
 
 -- name: unfinished_maintenance
--- Maintenance whose run ended before it did, or failed when its commits were made.
-SELECT o.id FROM frostline.operations o
+-- Maintenance whose run ended before it did, or failed: surely when its commits were made, or maybe.
+SELECT o.id, o.state = 'running' OR o.snapshot_id IS NOT NULL
+FROM frostline.operations o
 WHERE o.table_id = %(table)s AND o.kind = 'maintain'
-  AND (o.state = 'running' OR o.state = 'failed' AND o.snapshot_id IS NOT NULL)
+  AND (o.state = 'running' OR o.state = 'failed' AND (o.snapshot_id IS NOT NULL OR o.noted IS NOT NULL))
 ORDER BY o.id;
 
 -- name: ages

@@ -83,7 +83,7 @@ def merge(
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     said = ""
     for _ in range(_TRIES):
-        others = merging.ready(settings, managed, ours, properties)
+        others = merging.ready(settings, managed, ours, properties, commits.noted(connection, managed))
         _examine(spark, settings, managed, others)
         reached("merge.ready")
         try:

@@ -37,9 +37,9 @@ def rewrite(
     managed = operation.managed
     ours = commits.ours(connection, managed)
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
-    if merging.ready(settings, managed, ours, properties).snapshots:
+    if merging.ready(settings, managed, ours, properties, commits.noted(connection, managed)).snapshots:
         return "another program's commits to the Iceberg table wait for the next fold"
-    compact.rewrite(spark, settings, managed, operation.id, work)
+    compact.rewrite(spark, settings, managed, operation.id, work, lambda: commits.note(connection, settings, operation))
     reached("rewrite.commit")
     made = committed(connection, settings, operation)
     if made is None and lake_table(settings, managed).metadata.current_snapshot_id == managed.snapshot_id:
@@ -69,7 +69,8 @@ def committed(connection: Connection, settings: Settings, operation: Operation) 
 def forget(connection: Connection, operation: Operation) -> None:
     """What it has made is not to be shown to anybody."""
     connection.execute(
-        "UPDATE frostline.operations SET snapshot_id = NULL, metadata_location = NULL WHERE id = %s", (operation.id,)
+        "UPDATE frostline.operations SET snapshot_id = NULL, metadata_location = NULL, noted = NULL WHERE id = %s",
+        (operation.id,),
     )
 
 
@@ -79,10 +80,9 @@ def compare(connection: Connection, settings: Settings, operation: Operation, ma
     assert managed.snapshot_id is not None
     before, after = _snapshots(settings, operation, made)
     kept = {file.path for file in before.files} & {file.path for file in after.files}
-    # A file that stays may have lost deletes, so whole partitions are compared where there were any.
-    changed = [
-        file for file in (*before.files, *after.files) if file.path not in kept or file.partition in before.deleted
-    ]
+    # A file that stays may have lost or got deletes, so whole partitions are compared where there are any.
+    deleted = before.deleted | after.deleted
+    changed = [file for file in (*before.files, *after.files) if file.path not in kept or file.partition in deleted]
     if not changed:
         return 0
     ends = [inspect.ends(file, managed.field_ids[managed.table.key]) for file in changed]

@@ -9,7 +9,7 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.faults import reached
-from frostline.lake import arrange, leftovers
+from frostline.lake import arrange, leftovers, merging
 from frostline.lake import condition as lake
 from frostline.lake.condition import Condition, Limits, Work
 from frostline.lake.merging import Merged
@@ -93,8 +93,12 @@ def limits(settings: Settings, managed: Managed) -> Limits:
 def _settled(connection: Connection, settings: Settings, managed: Managed, warm: Warm) -> list[str]:
     """Commits of a run that died are compared and recorded as they are, or forgotten."""
     notes = []
-    for (id_,) in queries.rows(connection, "unfinished_maintenance", table=managed.id):
+    for id_, surely in queries.rows(connection, "unfinished_maintenance", table=managed.id):
         operation = Operation(id_, managed, from_settings(settings))
+        # What failed half-way is put aside and begun anew; a catalog without a history has nothing to put it aside for.
+        if not surely and merging.on_the_way(settings, managed, id_) is None:
+            rewrite.forget(connection, operation)
+            continue
         if _moved(connection, operation):
             steps.finish(connection, operation)  # it had come to its end, and did not live to say so
             continue
