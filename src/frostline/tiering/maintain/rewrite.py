@@ -78,6 +78,7 @@ def compare(connection: Connection, settings: Settings, operation: Operation, ma
     """Step 2: the partitions whose files are others hold the rows they held; returns how many."""
     managed = operation.managed
     assert managed.snapshot_id is not None
+    assert managed.metadata_location is not None
     before, after = _snapshots(settings, operation, made)
     kept = {file.path for file in before.files} & {file.path for file in after.files}
     # A file that stays may have lost or got deletes, so whole partitions are compared where there are any.
@@ -91,8 +92,9 @@ def compare(connection: Connection, settings: Settings, operation: Operation, ma
     # A column that was added since the old snapshot has no values in either; one may have got a wider type.
     old, new = ({field.field_id: field for field in one.fields.values()} for one in (before, after))
     common = [(old[id_], new[id_]) for id_ in sorted(old.keys() & new.keys())]
-    then = compact.sums(spark, settings, managed, managed.snapshot_id, common, parts)
-    now = compact.sums(spark, settings, managed, made.id, [(field, field) for _, field in common], parts)
+    then = compact.sums(spark, settings, managed, (managed.metadata_location, managed.snapshot_id), common, parts)
+    same = [(field, field) for _, field in common]
+    now = compact.sums(spark, settings, managed, (made.metadata_location, made.id), same, parts)
     if then != now:
         forget(connection, operation)
         raise OperationError(
