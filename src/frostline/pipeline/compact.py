@@ -6,7 +6,6 @@ size, the row groups, the bounds and the bloom filters that readers rely on.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
     from pyspark.sql import SparkSession
 
-_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
-_IN_MEMORY = {
-    "catalog-impl": "org.apache.iceberg.inmemory.InMemoryCatalog",
-    "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
-    "cache-enabled": "false",
-}
 # New sequence numbers: every delete that was there is older than the files that have it in them, and can go.
 _OPTIONS = {"use-starting-sequence-number": "false", "partial-progress.enabled": "false"}
 
@@ -86,8 +79,8 @@ def sums(
 ) -> tuple[int, int]:
     """How many rows a snapshot holds of these partitions (none named: of all), and the sum of their hashes.
 
-    `snapshot`: the metadata file that describes it, and its id. `fields`: its own columns, each with what its values are
-    compared as.
+    `snapshot`: the metadata file that describes it, and its id. `fields`: its own columns, each with what its values
+    are compared as.
     """
     key, key_id = managed.table.key_column, managed.field_ids[managed.table.key]
     name = next(quoted(own.name) for own, _ in fields if own.field_id == key_id)
@@ -97,29 +90,33 @@ def sums(
     values = [_value(own, wanted) for own, wanted in fields]
     # A NULL leaves a hash as it is, so where they are is hashed too.
     hashed = f"xxhash64({', '.join(f'{value}, isnull({value})' for value in values)})"
-    with quiet(), _described(spark, settings, snapshot[0]) as table:
+    with quiet(), _active(spark), _described(spark, settings, managed, snapshot) as table:
         rows = spark.sql(
-            f"SELECT count(*), coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0)"
-            f" FROM {table} VERSION AS OF {int(snapshot[1])} WHERE {within or 'true'}"
+            f"SELECT count(*), coalesce(sum(CAST({hashed} AS DECIMAL(20, 0))), 0) FROM {table} WHERE {within or 'true'}"
         ).collect()
     return int(rows[0][0]), int(rows[0][1])
 
 
 @contextmanager
-def _described(spark: SparkSession, settings: Settings, metadata: str) -> Iterator[str]:
-    """The table as a metadata file describes it, in a catalog in memory: its own may have forgotten its snapshots."""
-    catalog = f"{settings.lake.name}_described"
-    prefix, table = f"spark.sql.catalog.{catalog}", f"described.t_{uuid.uuid4().hex}"
-    properties = {**_IN_MEMORY, **storage.of(settings).spark()}
-    for name, value in {prefix: _CATALOG, **{f"{prefix}.{name}": value for name, value in properties.items()}}.items():
-        spark.conf.set(name, value)
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog)}.described")
-    file = metadata.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"CALL {quoted(catalog)}.system.register_table(table => '{table}', metadata_file => '{file}')").collect()
+def _described(spark: SparkSession, settings: Settings, managed: Managed, snapshot: tuple[str, int]) -> Iterator[str]:
+    """A view of a snapshot as a metadata file describes it: the catalog may have forgotten it (lake/lineage.py)."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    iceberg, metadata, id_ = jvm.org.apache.iceberg, *snapshot
+    operations = iceberg.StaticTableOperations(metadata, _table(spark, settings, managed).io())
+    table = iceberg.spark.source.SparkTable.create(
+        iceberg.BaseTable(operations, table_name(settings, managed)), iceberg.spark.TimeTravel.version(str(id_))
+    )
+    nowhere = jvm.scala.Option.empty()
+    relation = jvm.org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation.create(table, nowhere, nowhere)
+    rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, relation), spark)
+    name = f"frostline_snapshot_{id_}"
+    rows.createOrReplaceTempView(name)
     try:
-        yield f"{quoted(catalog)}.{table}"
+        yield name
     finally:
-        spark.sql(f"DROP TABLE {quoted(catalog)}.{table}")  # the files stay: only PURGE would remove them
+        spark.catalog.dropTempView(name)
 
 
 def _value(own: NestedField, wanted: NestedField) -> str:
