@@ -16,6 +16,8 @@ from frostline.config import Settings
 from frostline.report import Report, Silent
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
+from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import untier
 
 TABLE = """
 CREATE TABLE public.{0} (
@@ -94,6 +96,16 @@ def test_a_table_is_tiered_and_answers_as_before(world: World) -> None:
         with Warm(world.spark_here) as warm:
             assert len(fold(world.settings, "public.events", Silent(), warm)) == 1
         assert connection.execute("SELECT count(*) FROM frostline_delta.events_1").fetchone() == (0,)
+        assert answers(connection, "events") == expected
+        # One period back, with a change that the lake does not have; then everything.
+        for table in ("events", "copy"):
+            connection.execute(f"DELETE FROM {table} WHERE id = 5000")
+        expected = answers(connection, "copy")
+        with Warm(world.spark_here) as warm:
+            [back] = untier(world.settings, "public.events", "2024-02-10", Silent(), warm)
+        assert (back.period.name, back.rows) == ("events_2", 4176)
+        assert answers(connection, "events") == expected
+        unregister(world.settings, "public.events", Silent(), keep_lake=False)
         assert answers(connection, "events") == expected
 
 

@@ -107,7 +107,7 @@ class Forks:
     _process: subprocess.Popen[str] | None = None
 
     def start(self, what: str, table: str, spark: dict[str, str], socket: Path) -> int:
-        """Begin a run that archives, untiers, coalesces or cleans, and return its process id."""
+        """Begin a run that archives, folds, untiers, unregisters, coalesces or cleans, and return its process id."""
         if self._process is None:
             self._process = _program("fork", self.settings)
         assert self._process.stdin is not None
@@ -178,13 +178,14 @@ def _attach(settings: Settings) -> SparkSession:
 
 
 def _work(what: str, table: str, settings: Settings, report: Report) -> list[str]:
-    """What `frostline archive`, `frostline untier`, `frostline coalesce` and `frostline clean` do."""
+    """What `frostline archive`, `fold`, `untier`, `unregister`, `coalesce` and `clean` do."""
     from frostline.catalog import registry
     from frostline.catalog.database import connect
     from frostline.tiering import clean, coalesce
     from frostline.tiering.archive.run import Warm, archive
     from frostline.tiering.fold.run import fold
     from frostline.tiering.locks import from_settings, only_writer
+    from frostline.tiering.unregister import unregister
     from frostline.tiering.untier.run import untier
 
     def spark() -> AbstractContextManager[SparkSession]:
@@ -198,6 +199,8 @@ def _work(what: str, table: str, settings: Settings, report: Report) -> list[str
     if what.startswith("untier "):
         with Warm(spark) as warm:
             return [str(one.period) for one in untier(settings, table, what.removeprefix("untier "), report, warm)]
+    if what == "unregister":
+        return [str(one.period) for one in unregister(settings, table, report, keep_lake=False).returned]
     with connect(settings.dsn.get_secret_value(), application=f"frostline {what}") as connection:
         managed = registry.get(connection, table)
         with only_writer(connection, managed) as managed:
@@ -236,7 +239,7 @@ def _fork() -> None:
     import frostline.tiering.archive.run
     import frostline.tiering.coalesce
     import frostline.tiering.fold.run
-    import frostline.tiering.untier.run  # noqa: F401
+    import frostline.tiering.unregister  # noqa: F401
 
     for line in sys.stdin:
         order = json.loads(line)

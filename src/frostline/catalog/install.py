@@ -158,7 +158,7 @@ def _extension(connection: Connection) -> list[str]:
 
 def _server(connection: Connection) -> list[str]:
     if connection.execute("SELECT FROM pg_foreign_server WHERE srvname = %s", (SERVER_NAME,)).fetchone() is not None:
-        return []
+        return _mapping(connection)
     row = connection.execute("SELECT id FROM frostline.installation").fetchone()
     assert row is not None
     server = sql.Identifier(SERVER_NAME)
@@ -167,13 +167,21 @@ def _server(connection: Connection) -> list[str]:
             server, sql.SQL(_options(str(row[0])))
         )
     )
-    # One mapping for everybody and USAGE for nobody: all roles of a session then share one remote transaction.
+    _mapping(connection)
+    return ["the gateway's foreign server"]
+
+
+def _mapping(connection: Connection) -> list[str]:
+    """One for everybody and USAGE for nobody: all roles of a session then share one remote transaction."""
+    query = "SELECT FROM pg_user_mappings WHERE srvname = %s AND umuser = 0"
+    if connection.execute(query, (SERVER_NAME,)).fetchone() is not None:
+        return []
     connection.execute(
         sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (user {}, password {})").format(
-            server, sql.Literal(GATEWAY_USER), sql.Literal(secrets.token_urlsafe(32))
+            sql.Identifier(SERVER_NAME), sql.Literal(GATEWAY_USER), sql.Literal(secrets.token_urlsafe(32))
         )
     )
-    return ["the gateway's foreign server"]
+    return ["the user mapping of the gateway's foreign server"]
 
 
 def _options(installation: str) -> str:

@@ -122,22 +122,14 @@ def _settings(connection: Connection) -> Checks:
     found = f"{used} of {most} connections are in use"
     yield Check("Postgres", "connections", verdict, found, remedy if verdict != OK else "")
     values = dict(queries.rows(connection, "doctor_settings"))
-    if values.get("session_replication_role") != "origin":
-        yield Check(
-            "Postgres",
-            "settings",
-            WARNING,
-            f"session_replication_role is {values.get('session_replication_role')}: ordinary triggers do not fire",
-            "ours do; ALTER ROLE or ALTER DATABASE ... RESET session_replication_role for the sake of yours",
-        )
-    if values.get("default_transaction_read_only") != "off":
-        yield Check(
-            "Postgres",
-            "settings",
-            WARNING,
-            "default_transaction_read_only is on",
-            "clients cannot write; ALTER DATABASE ... RESET default_transaction_read_only",
-        )
+    for name, right, why in (
+        ("session_replication_role", "origin", "triggers of yours do not fire"),
+        ("default_transaction_read_only", "off", "clients cannot write"),
+    ):
+        if values.get(name) != right:
+            resets = [statement for (statement,) in queries.rows(connection, "doctor_resets", name=name)]
+            remedy = "; ".join(resets) or f"ALTER SYSTEM RESET {name}, or take it out of postgresql.conf; then reload"
+            yield Check("Postgres", "settings", WARNING, f"{name} is {values.get(name)}: {why}", remedy)
     names = ("wal_level", "lock_timeout", "statement_timeout")
     yield Check("Postgres", "settings", OK, ", ".join(f"{name} = {values.get(name)}" for name in names))
 
@@ -168,7 +160,8 @@ def _registry(connection: Connection) -> Checks:
 def _server(connection: Connection) -> Checks:
     row = queries.row(connection, "doctor_server", server=SERVER_NAME)
     if row is None:
-        yield Check("gateway", "foreign server", PROBLEM, "the gateway's foreign server is gone", "frostline init")
+        remedy = "foreign partitions went with it: restore the database; without cold rows: frostline uninstall, init"
+        yield Check("gateway", "foreign server", PROBLEM, "the gateway's foreign server is gone", remedy)
         return
     of, installation, granted, mapping, others, address = row
     if of != installation:
@@ -184,11 +177,12 @@ def _server(connection: Connection) -> Checks:
         remedy = f'REVOKE USAGE ON FOREIGN SERVER "{SERVER_NAME}" FROM {granted}'
         yield Check("gateway", "foreign server", PROBLEM, found, remedy)
     if others:
-        found = f"{others} roles have user mappings of their own, and so sessions that miss their own writes"
-        yield Check("gateway", "foreign server", PROBLEM, found, "DROP USER MAPPING for each of them")
+        found = f"{', '.join(others)} have user mappings of their own, and so sessions that miss their own writes"
+        remedy = "; ".join(f'DROP USER MAPPING FOR {role} SERVER "{SERVER_NAME}"' for role in others)
+        yield Check("gateway", "foreign server", PROBLEM, found, remedy)
     if mapping is None:
         found = "its user mapping for PUBLIC is gone"
-        yield Check("gateway", "foreign server", PROBLEM, found, "restore it from a dump of this database")
+        yield Check("gateway", "foreign server", PROBLEM, found, "frostline init")
     elif set(mapping) - {"user", "password", "password_required"}:
         yield Check("gateway", "foreign server", WARNING, f"its user mapping has options {', '.join(mapping)}")
     yield Check("gateway", "foreign server", OK, ", ".join(address))

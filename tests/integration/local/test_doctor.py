@@ -12,15 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from fix_commands import Run
+from fix_faults import at
 from fix_tiering import World
+from frostline.catalog import registry
+from frostline.catalog.database import connect
+from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
+from frostline.faults import InjectedFault
 from frostline.local import artifacts, doctor
+from frostline.report import Silent
+from frostline.tiering import clean
 from frostline.tiering.doctor import OK, PROBLEM, WARNING, Check, Checks, examine
+from frostline.tiering.locks import Wanted
+from frostline.tiering.partition import run
+from frostline.tiering.partition.plan import Choice
 
 EVENTS = """
 CREATE TABLE public.events (id int, ts timestamptz NOT NULL, v text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -54,13 +64,22 @@ def sql(world: World, breaking: str, repair: str) -> Iterator[None]:
     world.run(repair)
 
 
-def repaired_as_told(world: World, breaking: str, key: tuple[str, str], verdict: str) -> None:
-    """The remedy is SQL, and it is enough."""
+def repaired_as_told(world: World, breaking: str, key: tuple[str, str], verdict: str, words: str = "") -> None:
+    """The remedy is SQL or a command, and it is enough."""
     world.run(breaking)
     check = found(world.settings)[key]
-    assert check.verdict == verdict, check
-    for statement in check.remedy.split("; "):
-        world.run(statement)
+    assert (check.verdict, words in check.found) == (verdict, True), check
+    for step in check.remedy.split("; "):
+        if step == "frostline init":
+            assert install(world.dsn)
+        elif step.startswith("frostline clean "):
+            with connect(world.dsn) as connection:
+                managed = registry.get(connection, step.removeprefix("frostline clean "))
+                clean.clean(connection, world.settings, managed, world.settings.archive.orphan_age, Silent())
+        elif step.endswith("`frostline up`"):
+            world.restart_gateway()
+        else:
+            world.run(step)
     assert wrong(world.settings) == []
 
 
@@ -86,19 +105,43 @@ def test_whatever_is_broken_is_found(world: World) -> None:
     grant = f"GRANT USAGE ON FOREIGN SERVER {server} TO {other}"
     repaired_as_told(world, grant, ("gateway", "foreign server"), PROBLEM)
 
-    # Undone by hand.
-    database = conninfo_to_dict(world.dsn)["dbname"]
+    mapping = f"CREATE USER MAPPING FOR {other} SERVER {server}"
+    repaired_as_told(world, mapping, ("gateway", "foreign server"), PROBLEM, f"{other} have user mappings")
+    gone = f"DROP USER MAPPING FOR PUBLIC SERVER {server}"
+    repaired_as_told(world, gone, ("gateway", "foreign server"), PROBLEM, "its user mapping for PUBLIC is gone")
+    assert world.run("SELECT count(*) FROM public.events") == [(501,)]  # with the new secret
+    database, user = (conninfo_to_dict(world.dsn)[name] for name in ("dbname", "user"))
+    replica = f"ALTER DATABASE {database} SET session_replication_role = replica"
+    repaired_as_told(world, replica, ("Postgres", "settings"), WARNING, "session_replication_role is replica")
+    closed = f"ALTER ROLE {user} IN DATABASE {database} SET default_transaction_read_only = on"
+    world.run(closed)
+    check_ = found(world.settings)["Postgres", "settings"]
+    assert check_.verdict == WARNING
+    world.run(f"SET default_transaction_read_only = off; {check_.remedy}")
+    unknown = "UPDATE pg_class SET reltuples = -1 WHERE relname = 'events_01'"
+    repaired_as_told(world, unknown, (table, "statistics"), WARNING, "never analyzed")
+    unique = "ALTER TABLE public.events_hot ADD CONSTRAINT once UNIQUE (ts, v)"
+    repaired_as_told(world, unique, (table, "constraints"), WARNING, "once of public.events_hot holds among hot rows")
+    dead = (
+        "INSERT INTO frostline.gateways VALUES ('00000000-0000-0000-0000-000000000001', 'gone', 1, now(),"
+        " now() - interval '1 day'); INSERT INTO frostline.pins VALUES ('00000000-0000-0000-0000-000000000001',"
+        " 1, 1, 'x')"
+    )
+    repaired_as_told(world, dead, ("gateway", "pins"), WARNING, "1 of")
+    left = leftover(world)
+    repaired_as_told(world, "SELECT 1", (table, "leftovers"), WARNING, "1 file")
+    assert not left.exists()
+    world.gateway.stop(grace=0)
+    repaired_as_told(world, "SELECT 1", ("gateway", "from Postgres"), PROBLEM, "could not connect")
+
+    _undone_by_hand(world, server)
+    world.run(f"DROP ROLE {other}")
+    assert wrong(world.settings) == []
+
+
+def _undone_by_hand(world: World, server: str) -> None:
+    table = "public.events"
     broken: list[tuple[AbstractContextManager[Any], tuple[str, str], str, str]] = [
-        (
-            sql(
-                world,
-                f"CREATE USER MAPPING FOR {other} SERVER {server}",
-                f"DROP USER MAPPING FOR {other} SERVER {server}",
-            ),
-            ("gateway", "foreign server"),
-            PROBLEM,
-            "user mappings of their own",
-        ),
         (
             sql(
                 world,
@@ -108,16 +151,6 @@ def test_whatever_is_broken_is_found(world: World) -> None:
             ("registry", "version"),
             PROBLEM,
             "newer than this Frostline knows",
-        ),
-        (
-            sql(
-                world,
-                f"ALTER DATABASE {database} SET session_replication_role = replica",
-                f"ALTER DATABASE {database} RESET session_replication_role",
-            ),
-            ("Postgres", "settings"),
-            WARNING,
-            "session_replication_role is replica",
         ),
         (
             sql(
@@ -132,27 +165,14 @@ def test_whatever_is_broken_is_found(world: World) -> None:
         (
             sql(
                 world,
-                "INSERT INTO frostline.gateways VALUES ('00000000-0000-0000-0000-000000000001', 'gone', 1, now(),"
-                " now() - interval '1 day'); INSERT INTO frostline.pins VALUES ('00000000-0000-0000-0000-000000000001',"
-                " 1, 1, 'x')",
-                "DELETE FROM frostline.gateways WHERE host = 'gone'",
+                "INSERT INTO frostline.upkeep (table_id, step, failures, error, retry_at)"
+                " VALUES (1, 'fold', 3, 'the disk is full', now())",
+                "DELETE FROM frostline.upkeep",
             ),
-            ("gateway", "pins"),
+            ("registry", "failing steps"),
             WARNING,
-            "1 of",
+            "fold of public.events has failed 3 times: the disk is full",
         ),
-        (
-            sql(
-                world,
-                "UPDATE pg_class SET reltuples = -1 WHERE relname = 'events_01'",
-                "UPDATE pg_class SET reltuples = 500 WHERE relname = 'events_01'",
-            ),
-            (table, "statistics"),
-            WARNING,
-            "never analyzed",
-        ),
-        (leftover(world), (table, "leftovers"), WARNING, "1 file"),
-        (stopped(world), ("gateway", "from Postgres"), PROBLEM, "could not connect"),
         (read_only(world), ("lake", "storage and catalog"), PROBLEM, ""),
     ]
     for breaking, key, verdict, words in broken:
@@ -160,9 +180,6 @@ def test_whatever_is_broken_is_found(world: World) -> None:
             check_ = found(world.settings)[key]
         assert (check_.verdict, words in check_.found) == (verdict, True), check_
         assert check_.remedy or key == ("lake", "storage and catalog"), check_
-    world.run(f"DROP ROLE {other}")
-    assert wrong(world.settings) == []
-
     secret = world.settings.model_copy(
         update={"s3": world.settings.s3.model_copy(update={"secret_key": SecretStr("very-secret-key")})}
     )
@@ -175,20 +192,11 @@ def test_whatever_is_broken_is_found(world: World) -> None:
     assert ("secrets", "in the database", PROBLEM) not in wrong(secret)
 
 
-@contextmanager
-def leftover(world: World) -> Iterator[None]:
+def leftover(world: World) -> Path:
     file = world.directory("events") / "data" / "period=2024-01" / "left.parquet"
     file.write_bytes(b"PAR1")
     os.utime(file, (time.time() - 7200,) * 2)
-    yield
-    file.unlink()
-
-
-@contextmanager
-def stopped(world: World) -> Iterator[None]:
-    world.gateway.stop(grace=0)
-    yield
-    world.restart_gateway()
+    return file
 
 
 @contextmanager
@@ -234,3 +242,39 @@ def test_a_machine_without_java_jars_or_postgres(
 def _mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[[str], str | None] = doctor._installed
     monkeypatch.setattr(doctor, "_installed", lambda name: "1.0.0" if name == "duckdb-extension-avro" else real(name))
+
+
+def test_what_a_role_lacks_is_granted_as_told(world: World) -> None:
+    """The registry of another role, and a wrapper that may not be used."""
+    name = f"keeper_{uuid.uuid4().hex[:8]}"
+    world.run(f"CREATE ROLE {name} LOGIN PASSWORD 'keeper'")
+    dsn = SecretStr(make_conninfo(world.dsn, user=name, password="keeper"))
+    settings = world.settings.model_copy(update={"dsn": dsn})
+    for key in (("Postgres", "extension"), ("Postgres", "grants")):
+        check = found(settings)[key]
+        assert check.verdict == PROBLEM
+        world.run(check.remedy)
+        assert found(settings)[key].verdict == OK
+    world.run(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+def test_a_table_that_is_half_partitioned_is_gone_on_with_as_told(world: World, tmp_path: Path) -> None:
+    world.run(
+        "CREATE TABLE public.plain (id int PRIMARY KEY, ts timestamptz NOT NULL);"
+        "INSERT INTO public.plain SELECT i, timestamptz '2024-01-01' + i * interval '1 day'"
+        " FROM generate_series(1, 99) i"
+    )
+
+    def partition() -> None:
+        with connect(world.dsn) as connection:
+            choice = Choice("ts", key=("id", "ts"))
+            run.partition(connection, "public.plain", choice, Wanted(patience=20), Silent(), drop_old=True)
+
+    with at(tmp_path, lambda point: point != "partition.batch"), pytest.raises(InjectedFault):
+        partition()
+    check = found(world.settings)["registry", "work under way"]
+    assert check.verdict == WARNING
+    assert check.remedy.startswith("frostline partition public.plain goes on with it")
+    partition()
+    assert ("registry", "work under way") not in found(world.settings)
+    assert world.run("SELECT count(*) FROM public.plain") == [(99,)]

@@ -22,7 +22,7 @@ from frostline.cli.main import app
 from frostline.errors import OperationError
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
-from frostline.lake import files, storage
+from frostline.lake import files, inspect, storage
 from frostline.pipeline import compact, session
 from frostline.report import Silent
 from frostline.tiering import cycle, options, verify
@@ -30,9 +30,13 @@ from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
 from frostline.tiering.maintain import run
 from frostline.tiering.maintain.run import Maintained
+from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import untier
 from integration.tiering.test_archive import EVERY_TYPE, SIMPLE
 from integration.tiering.test_fold import _laid_out_as_ours, data_files, managed
 from integration.tiering.test_worker import wait_for
+
+FEBRUARY = 1580515200 * 1_000_000  # 2020-02-01, as the lake counts
 
 
 @pytest.fixture(scope="module")
@@ -319,6 +323,15 @@ def test_a_lake_on_s3_in_a_catalog_that_keeps_no_history(rest_lake: Lake, tmp_pa
     assert rows(world) == rows(world, "mirror")
     assert {file.partition[0] for file in snapshot_files(world)} == {0, 1}
     good(world)
+    # And everything comes back from there: one period, which is trimmed from the lake, then the rest.
+    with Warm(world.spark_here) as warm:
+        [back] = untier(world.settings, "public.events", "events_02", Silent(), warm)
+    assert (back.period.name, back.rows) == ("events_02", 695)
+    assert rows(world) == rows(world, "mirror")
+    assert {inspect.ends(file, 2)[1] < FEBRUARY for file in snapshot_files(world)} == {True}  # type: ignore[index]
+    unregister(world.settings, "public.events", Silent(), keep_lake=False)
+    assert rows(world) == rows(world, "mirror")
+    assert [name for name in rest_lake.s3.files(rest_lake.bucket) if "/events_" in name] == []
 
 
 def snapshot_files(world: World) -> tuple[files.DataFile, ...]:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from faults.archiver import Forks
 from fix_tiering import World
 from frostline import faults
 from frostline.catalog.database import connect
@@ -25,7 +26,7 @@ from frostline.report import Silent
 from frostline.tiering import register
 from frostline.tiering.register import Choice
 from frostline.tiering.unregister import Left, plan, unregister
-from integration.tiering.test_untier import told
+from integration.tiering.test_untier import killed, told
 
 TABLE = """
 CREATE TYPE public.mood AS ENUM ('sad', 'ok');
@@ -170,7 +171,8 @@ def _is_of_use(world: World) -> None:
     assert rows(world, "public.events") == rows(world, "public.plain")
 
 
-def test_failing_anywhere_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["fails", "is killed"])
+def test_wherever_it_ends_the_next_run_goes_on(world: World, tmp_path: Path, how: str) -> None:
     world.run(TABLE)
     before = catalogue(world)
     with connect(world.dsn) as connection:
@@ -179,12 +181,17 @@ def test_failing_anywhere_the_next_run_goes_on(world: World, tmp_path: Path) -> 
     # A row below the oldest partition, where the table had none: it comes back in a partition of its own.
     world.run("INSERT INTO public.events (id, \"At\", v) OVERRIDING SYSTEM VALUE VALUES (-1, '2019-05-05', 3)")
     world.run("INSERT INTO public.plain (id, \"At\", v, twice, m) VALUES (-1, '2019-05-05', 3, 6, 'ok')")
+    forks = Forks(world.settings)
     for point in ("load.copied", "attach.commit", "untier.tidied", *LEAVE_POINTS):
-        with told(tmp_path, partial(ne, point)) as path, pytest.MonkeyPatch.context() as patch:
-            patch.setenv(faults.VARIABLE, str(path))
-            with pytest.raises(InjectedFault):
-                leave(world)
+        if how == "is killed":
+            assert killed(forks, tmp_path, "unregister", point).killed, point
+        else:
+            with told(tmp_path, partial(ne, point)) as path, pytest.MonkeyPatch.context() as patch:
+                patch.setenv(faults.VARIABLE, str(path))
+                with pytest.raises(InjectedFault):
+                    leave(world)
         assert rows(world, "public.events") == rows(world, "public.plain"), point
+    forks.end()
     assert world.run("SELECT count(*) FROM frostline.tables") == [(0,)]
     assert world.run("SELECT count(*) FROM public.events_before") == [(1,)]
     world.run("DELETE FROM public.events WHERE id = -1; DROP TABLE public.events_before")

@@ -258,6 +258,10 @@ def told(directory: Path, act: Callable[[str], bool]) -> Iterator[Path]:
 
 
 def _killed(forks: Forks, directory: Path, period: str, point: str) -> Ended:
+    return killed(forks, directory, f"untier {period}", point)
+
+
+def killed(forks: Forks, directory: Path, what: str, point: str) -> Ended:
     """A run of its own, killed at a point."""
     pids: list[int] = []
 
@@ -267,7 +271,7 @@ def _killed(forks: Forks, directory: Path, period: str, point: str) -> Ended:
         return True
 
     with told(directory, act) as path:
-        pids.append(forks.start(f"untier {period}", "public.events", {}, path))
+        pids.append(forks.start(what, "public.events", {}, path))
         return forks.wait()
 
 

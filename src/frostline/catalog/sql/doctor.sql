@@ -18,7 +18,7 @@ SELECT (SELECT option_value FROM pg_options_to_table(s.srvoptions) WHERE option_
         FROM aclexplode(s.srvacl) a WHERE a.grantee <> s.srvowner),
        (SELECT array_agg(o.option_name ORDER BY 1) FROM pg_user_mappings m
         CROSS JOIN LATERAL pg_options_to_table(m.umoptions) o WHERE m.srvid = s.oid AND m.umuser = 0),
-       (SELECT count(*) FROM pg_user_mappings m WHERE m.srvid = s.oid AND m.umuser <> 0),
+       ARRAY(SELECT quote_ident(m.usename) FROM pg_user_mappings m WHERE m.srvid = s.oid AND m.umuser <> 0 ORDER BY 1),
        ARRAY(SELECT option_name || '=' || option_value FROM pg_options_to_table(s.srvoptions)
              WHERE option_name IN ('host', 'hostaddr', 'port', 'sslmode'))
 FROM pg_foreign_server s
@@ -38,6 +38,18 @@ WHERE pg_is_in_recovery();
 -- Settings of a session of this role as they would be, had we not set them.
 SELECT name, reset_val FROM pg_settings
 WHERE name IN ('wal_level', 'session_replication_role', 'default_transaction_read_only', 'lock_timeout', 'statement_timeout');
+
+-- name: doctor_resets
+-- What takes a setting back that was made for this database or this role.
+SELECT format('ALTER %%s RESET %%s',
+              CASE WHEN s.setrole = 0 AND s.setdatabase = 0 THEN 'ROLE ALL'
+                   WHEN s.setrole = 0 THEN format('DATABASE %%I', current_database())
+                   WHEN s.setdatabase = 0 THEN format('ROLE %%I', current_user)
+                   ELSE format('ROLE %%I IN DATABASE %%I', current_user, current_database()) END, %(name)s::text)
+FROM pg_db_role_setting s
+WHERE s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+  AND s.setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = current_user))
+  AND EXISTS (SELECT FROM unnest(s.setconfig) c WHERE split_part(c, '=', 1) = %(name)s);
 
 -- name: doctor_triggers
 -- Where a cold write could pass the trigger by that stores it.
