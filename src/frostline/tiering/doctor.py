@@ -128,7 +128,9 @@ def _settings(connection: Connection) -> Checks:
     ):
         if values.get(name) != right:
             resets = [statement for (statement,) in queries.rows(connection, "doctor_resets", name=name)]
-            remedy = "; ".join(resets) or f"ALTER SYSTEM RESET {name}, or take it out of postgresql.conf; then reload"
+            # Where transactions are read-only by default, this one must not be.
+            statements = ["BEGIN READ WRITE", *resets, "COMMIT"] if resets else [f"ALTER SYSTEM RESET {name}", "reload"]
+            remedy = "; ".join(statements)
             yield Check("Postgres", "settings", WARNING, f"{name} is {values.get(name)}: {why}", remedy)
     names = ("wal_level", "lock_timeout", "statement_timeout")
     yield Check("Postgres", "settings", OK, ", ".join(f"{name} = {values.get(name)}" for name in names))
@@ -217,7 +219,9 @@ def _pins(connection: Connection) -> Checks:
     stale, every = row
     if stale:
         found = f"{stale} of {every} pins are of gateways that are dead; they hold nothing back"
-        yield Check("gateway", "pins", WARNING, found, "the next gateway that starts removes them: `frostline up`")
+        yield Check(
+            "gateway", "pins", WARNING, found, "a gateway that runs removes them within seconds: `frostline up`"
+        )
     else:
         yield Check("gateway", "pins", OK, f"{every} snapshots are read")
 
