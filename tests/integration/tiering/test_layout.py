@@ -227,9 +227,24 @@ def test_a_sort_column_is_renamed_and_dropped(months: World) -> None:
     assert [len(lake.load(world.settings, managed(world)).sort_order().fields)] == [1]
 
 
-def test_every_file_is_rewritten_on_demand_and_retention_rewrites_none(months: World) -> None:
+def test_retention_removes_files_of_every_layout_and_rewrites_none(months: World) -> None:
     world = months
-    choose(world, "events", lake_partition="day", sort_order="primary key", compaction="binpack", merge_mode="default")
+    choose(world, "events", lake_partition="day", merge_mode="default")
+    archived(world, MONTHS[5])
+    before = data_files(world)
+    assert {under(path)[:11] for path in before} == {"period_day=", "period=2020"}
+    [(keep,)] = world.run("SELECT (now() - timestamptz '2020-03-05Z')::text")
+    choose(world, "events", hot="1 year", retention=keep)
+    assert len(cycle.retains(world.settings, ["public.events"], Silent(), world.spark_here)) == 1
+    world.run("DELETE FROM public.plain WHERE ts < '2020-03-01Z'")
+    assert data_files(world).keys() == {path for path in before if path.split("=2020-0")[1] >= "3"}
+    same(world)
+    good(world)
+
+
+def test_every_file_is_rewritten_on_demand(months: World) -> None:
+    world = months
+    choose(world, "events", sort_order="primary key", compaction="binpack")
     done = maintained(world, everything=True)
     assert done.notes[0] == "every file was rewritten"
     found = data_files(world)
@@ -237,14 +252,6 @@ def test_every_file_is_rewritten_on_demand_and_retention_rewrites_none(months: W
     for path in found:
         ids = [id_ for (id_,) in column(path, "id")]
         assert ids == sorted(ids)
-    same(world)
-    good(world)
-    [(keep,)] = world.run("SELECT (now() - timestamptz '2020-03-05Z')::text")
-    choose(world, "events", hot="1 year", retention=keep)
-    assert len(cycle.retains(world.settings, ["public.events"], Silent(), world.spark_here)) == 1
-    world.run("DELETE FROM public.plain WHERE ts < '2020-03-01Z'")
-    kept = data_files(world)
-    assert kept.keys() == {path for path in found if path.split("=2020-0")[1] >= "3"}
     same(world)
     good(world)
 

@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
+from frostline.catalog.database import connect
 from frostline.report import Silent
-from frostline.tiering import verify
+from frostline.tiering import options, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.maintain.run import maintain
 from frostline.tiering.untier.run import untier
@@ -51,6 +52,7 @@ TYPES = {
     "interval": ("NULL", "'1 month -1 day'"),
     "uuid": ("NULL", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
 }
+AS_TEXT = ("mood", "jsonb", "int[]", "interval")  # in the lake: files are not sorted by them
 PROMOTIONS = {
     "int": "bigint",
     "real": "double precision",
@@ -194,6 +196,26 @@ class Lives(RuleBasedStateMachine):
             raise psycopg.Rollback
         self._same()
 
+    # What is chosen
+
+    @rule(
+        step=st.sampled_from(["auto", "day", "month"]),
+        which=CHOICE,
+        order=st.sampled_from(["", " desc", " nulls first", " desc nulls last"]),
+        mode=st.sampled_from(["copy-on-write", "merge-on-read"]),
+        compaction=st.sampled_from(["sort", "binpack"]),
+    )
+    def lay_out(self, step: str, which: int, order: str, mode: str, compaction: str) -> None:
+        columns = [*(column for column, type_ in self.life.columns.items() if type_ not in AS_TEXT), "ts"]
+        sorted_by = f"{columns[which % len(columns)]}{order}, id"
+        given = {"lake_partition": step, "sort_order": sorted_by, "merge_mode": mode, "compaction": compaction}
+        with connect(self.world.dsn) as connection:
+            [table] = options.tables(connection, [f"public.{self.life.twins.tiered}"])
+            options.apply(
+                connection, self.world.settings, options.plan(connection, self.world.settings, [(table, given)])
+            )
+        self._same()
+
     # What is looked after
 
     @precondition(lambda self: self.life.cold < MONTHS)
@@ -210,10 +232,11 @@ class Lives(RuleBasedStateMachine):
         self._same()
 
     @precondition(lambda self: self.life.cold)
-    @rule()
-    def maintain(self) -> None:
+    @rule(everything=st.booleans())
+    def maintain(self, everything: bool) -> None:
         with Warm(self.world.spark_here) as warm:
-            maintain(self.world.settings, f"public.{self.life.twins.tiered}", Silent(), warm)
+            name = f"public.{self.life.twins.tiered}"
+            maintain(self.world.settings, name, Silent(), warm, everything=everything)
         self._same()
 
     @precondition(lambda self: self.life.cold)
