@@ -25,7 +25,7 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.types import DecimalType, IcebergType, NestedField, PrimitiveType, UUIDType
 
-from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP
+from frostline.lake.layout import FALSE_POSITIVES, ROWS_PER_GROUP, has_bloom
 from frostline.lake.metrics import Column, Metrics
 from frostline.lake.partitions import values as partition_values
 from frostline.lake.storage import storage_properties
@@ -55,7 +55,7 @@ class Target:
     schema: Schema
     spec: PartitionSpec
     sorted_by: tuple[tuple[str, str, str], ...]  # names, directions and places of nulls, as Arrow calls them
-    looked_up: tuple[str, ...]  # columns that get bloom filters
+    looked_up: tuple[str, ...]  # columns that rows are asked for by one value
     location: str
     properties: Mapping[str, str]
     io: Mapping[str, str]  # how its files are reached, with the keys; nothing of the catalog
@@ -232,10 +232,14 @@ class Writer:
             "compression": "zstd",
             "compression_level": _COMPRESSION_LEVEL,
             "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
-            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self.target.looked_up},
+            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._blooms()},
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,
         }
+
+    def _blooms(self) -> list[str]:
+        schema = self.target.schema
+        return [name for name in self.target.looked_up if has_bloom(str(schema.find_field(name).field_type))]
 
     def _described(self, path: str, size: int, partition: int, footer: pq.FileMetaData, metrics: Metrics) -> Written:
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]

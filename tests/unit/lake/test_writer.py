@@ -139,9 +139,9 @@ def test_rows_are_found_by_bytes_and_by_zeros_of_either_sign(tmp_path: Path) -> 
     )
     spec = PartitionSpec(PartitionField(3, 1000, MonthTransform(), "period"))
     arrays = [[b"\x00", b"\x80\xff", b"\xff"], [-1.0, -0.0, 1.0], [JANUARY] * 3]
-    writer = Writer(
-        Target(schema, spec, ("b", "x", "ts"), f"file://{tmp_path}", {}, {}, file_bytes=2**30, prefix="operation-5")
-    )
+    order = tuple((name, "ascending", "at_end") for name in ("b", "x", "ts"))
+    place = f"file://{tmp_path}"
+    writer = Writer(Target(schema, spec, order, ("b", "x"), place, {}, {}, file_bytes=2**30, prefix="operation-5"))
     writer.add(
         pa.RecordBatch.from_arrays(
             [pa.array(v, arrow_type(c.field_type)) for v, c in zip(arrays, schema.fields, strict=True)],
