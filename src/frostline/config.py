@@ -81,6 +81,7 @@ class GatewaySettings(Section):
     memory: str = Field("2GB", description="memory DuckDB may use before it spills to disk")
     threads: int = Field(2, ge=1, description="DuckDB threads")
     max_sessions: int = Field(256, ge=1, description="sessions served at once; one more is refused with 53300")
+    bulk_rows: int = Field(10_000, ge=1, description="new old rows of one statement that are written to files at once")
     send_timeout: float = Field(300, gt=0, description="seconds a client may leave data unread before it is let go")
     metrics_port: int = Field(0, ge=0, le=65535, description="port of /metrics for Prometheus (0: none)")
     tls_cert: str = Field("", description="certificate file (PEM); with tls_key: TLS is offered and published")

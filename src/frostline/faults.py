@@ -84,6 +84,16 @@ FOLD_POINTS = {
     "adopt.begin": "a commit of an earlier run is found",
 }
 
+# The same for files that were staged.
+APPEND_POINTS = {
+    "append.begun": "the operation has a row",
+    "append.commit": "the Iceberg commit is made, nobody knows",
+    "append.adopt": "a commit of an earlier run is found",
+    "append.recorded": "the snapshot is recorded with the operation",
+    "append.show": "readers get it and the files are the lake's, not committed",
+    "append.shown": "it is committed, the operation is not recorded as done",
+}
+
 # For the removal of old periods.
 RETENTION_POINTS = {
     "retention.locked": "the table is locked, nothing is changed",
@@ -153,6 +163,8 @@ MAINTAIN_POINTS = {
 # The same for a cold write, in the gateway.
 WRITE_POINTS = {
     "write.held": "a write is worked out, the client does not know",
+    "write.staged": "many new rows are written to files, nothing refers to them",
+    "write.flushed": "the files are flushed and their keys known to be free",
     "write.netted": "its versions are about to be handed over",
     "write.stored": "the client's transaction has them, or is being sent them, and they count as stored",
     "write.commit": "the client's transaction is about to commit, and waits for the gateway's word",
@@ -193,6 +205,7 @@ def _ask(address: str, point: str) -> None:
     every = (
         POINTS,
         FOLD_POINTS,
+        APPEND_POINTS,
         RETENTION_POINTS,
         WRITE_POINTS,
         PARTITION_POINTS,

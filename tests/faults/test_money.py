@@ -37,6 +37,7 @@ def stage() -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="frostline-money-") as name, pytest.MonkeyPatch.context() as patch:
         Path(name).chmod(0o755)  # the server's user comes here too
         patch.setenv(faults.VARIABLE, str(Path(name) / "points"))  # the gateway's, whenever it is started
+        patch.setenv("FROSTLINE_GATEWAY_BULK_ROWS", str(money.MANY))
         made = Stage(Path(name))
         yield made
         made.close()
@@ -48,7 +49,8 @@ def tables(stage: Stage) -> None:
     with connect(stage.dsn) as connection:
         for table in ("accounts", "entries"):
             register.register(connection, f"public.{table}", "3 months")
-    assert stage.work("archive", "public.accounts", lambda _point, _pid: True).error is None
+    for table in ("accounts", "entries"):
+        assert stage.work("archive", f"public.{table}", lambda _point, _pid: True).error is None
 
 
 def plan() -> list[Fault]:

@@ -74,6 +74,11 @@ class ColdTable:
     marker: int | None = None  # the lake's column that says up to which number a row knows columns
     shape: str = ""  # what the table is like
     followed: bool = True  # delta and functions were made for that
+    file_size: int | None = None  # of a data file; None: as the settings say
+    bulk_rows: int | None = None  # new rows of one statement that are written to files; None: as the settings say
+    staged: int = 0  # how often files were staged
+    staged_files: str = ""  # those that are, as the registry describes them
+    installation: str = ""  # whose table it is
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -113,7 +118,10 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
        CASE WHEN $2 IS NULL THEN t.metadata_location ELSE o.metadata_location END
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
-       $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates, t.retained_from,
+       $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates, t.retained_from, t.file_size, t.bulk_rows, t.staged,
+       CASE WHEN $2 IS NULL THEN (SELECT json_agg(f.entry ORDER BY f.id) FROM frostline.staged_files f
+                                  WHERE f.table_id = t.id) END AS staged_files,
+       i.id::text AS installation,
        frostline.shape(t.id) AS shape, t.followed,
        (SELECT m.field_id FROM frostline.columns m WHERE m.table_id = t.id AND m.attnum = 0) AS marker,
        array_to_json(ARRAY(SELECT ha.attname::text
@@ -135,6 +143,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = t.relation
 JOIN pg_catalog.pg_class dc ON dc.oid = t.delta
 JOIN pg_catalog.pg_namespace dn ON dn.oid = dc.relnamespace
+CROSS JOIN frostline.installation i
 LEFT JOIN frostline.operations o ON o.id = $2 AND o.table_id = t.id
 WHERE t.id = $1
 """
@@ -280,6 +289,11 @@ def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTabl
         marker=int(row["marker"]) if row["marker"] is not None else None,
         shape=row["shape"] or "",
         followed=row["shape"] == row["followed"],
+        file_size=int(row["file_size"]) if row["file_size"] is not None else None,
+        bulk_rows=int(row["bulk_rows"]) if row["bulk_rows"] is not None else None,
+        staged=int(row["staged"] or 0),
+        staged_files=row["staged_files"] or "",
+        installation=row["installation"] or "",
     )
 
 

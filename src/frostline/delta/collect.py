@@ -18,7 +18,7 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 4"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 5"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
 # follow, or that they are too many for that.
 ALL, FEW, MANY = "0", "=", "+"
@@ -176,6 +176,7 @@ DECLARE
   kept_rows bigint;
   new_rows bigint;
   found_batch int;
+  files bool;  -- marks instead of versions: the rows are in files
   said text;  -- a constant to the planner, so that it travels
   computed_at text;
   current_snapshot text;
@@ -209,22 +210,23 @@ BEGIN
   SELECT count(*) FILTER (WHERE held._op NOT IN ({few}, {many})), (SELECT count(*) FROM kept),
     count(*) FILTER (WHERE held._op = 'U'), min(held.{key_column}) FILTER (WHERE held._op = 'U'),
     max(held.{key_column}), max(held._seq) FILTER (WHERE held._op = {few}),
-    coalesce((max(held._prev) FILTER (WHERE held._op = {few}))::text, '-'), bool_or(held._op = {many})
+    format('%s %s', coalesce((max(held._prev) FILTER (WHERE held._op = {few}))::text, '-'),
+           max(held._batch) FILTER (WHERE held._op = {few})), bool_or(held._op = {many})
   INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more
   FROM held;
   IF more THEN
     WITH held AS MATERIALIZED (SELECT * FROM {held}),
     kept AS (
       INSERT INTO {delta} ({columns}, _op, _seq, _prev)
-      SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op <> 'H'
+      SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op IN ('U', 'T')
       ON CONFLICT ({key}, _prev) DO NOTHING RETURNING 1
     ), moved AS (
       INSERT INTO {hot} ({written}) OVERRIDING SYSTEM VALUE SELECT {written} FROM held WHERE held._op = 'H' RETURNING 1
     ){passing}
-    SELECT count(*), count(*) FILTER (WHERE held._op = 'H') + (SELECT count(*) FROM kept), max(held._batch),
+    SELECT count(*), count(*) FILTER (WHERE held._op IN ('H', 'F')) + (SELECT count(*) FROM kept), max(held._batch),
       count(*) FILTER (WHERE held._op <> 'T'), min(held.{key_column}) FILTER (WHERE held._op <> 'T'),
-      max(held.{key_column}) FILTER (WHERE held._op <> 'H')
-    INTO found_rows, kept_rows, found_batch, new_rows, lowest, newest_key
+      max(held.{key_column}) FILTER (WHERE held._op <> 'H'), bool_or(held._op = 'F')
+    INTO found_rows, kept_rows, found_batch, new_rows, lowest, newest_key, files
     FROM held;
   ELSIF coalesce(told_rows, 0) <> found_rows THEN
     RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = {lost}, HINT = 'Nothing was changed.';
@@ -248,13 +250,20 @@ BEGIN
       HINT = 'Nothing was changed. Retry the transaction.';
   END IF;{forget}
   -- Whoever changes the lake waits for us from here on, so the snapshot stays what it is until we commit.
-  PERFORM pg_advisory_xact_lock_shared({fence}, {id});
+  IF files THEN
+    PERFORM pg_advisory_xact_lock({fence}, {id});
+    PERFORM frostline.stage({id}, found_batch);
+  ELSE
+    PERFORM pg_advisory_xact_lock_shared({fence}, {id});
+  END IF;
   IF current_setting('transaction_isolation') = 'read committed' THEN
-    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from, t.seam INTO current_snapshot, retained, current_seam
+    SELECT format('%s %s', coalesce(t.snapshot_id::text, '-'), t.staged), t.retained_from, t.seam
+    INTO current_snapshot, retained, current_seam
     FROM frostline.tables t WHERE t.id = {id};
   ELSE
     -- A plain read would be of our own, older snapshot.
-    SELECT coalesce(t.snapshot_id::text, '-'), t.retained_from, t.seam INTO current_snapshot, retained, current_seam
+    SELECT format('%s %s', coalesce(t.snapshot_id::text, '-'), t.staged), t.retained_from, t.seam
+    INTO current_snapshot, retained, current_seam
     FROM frostline.tables t WHERE t.id = {id} FOR SHARE;
   END IF;
   IF lowest < retained::{key_type} THEN

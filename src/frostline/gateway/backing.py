@@ -6,7 +6,8 @@ import contextlib
 import math
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -31,6 +32,14 @@ _EARLY_SECONDS = 0.0004
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # on a standby it is READ ONLY, else not: see SESSION
 
 
+@dataclass
+class _Copy:
+    """A COPY that has not ended, and whose rows it takes."""
+
+    statement: str
+    of: set[int] = field(default_factory=set)
+
+
 class Backing:
     """One session's connection to Postgres; its transactions write nothing but temporary tables."""
 
@@ -43,6 +52,8 @@ class Backing:
         self._early_at = 0.0
         self._later: list[str] = []  # goes along with what is asked next
         self._ahead: str | None = None  # a question that is being answered, and is yet to be asked
+        self._copy: _Copy | None = None
+        self._failed: dict[int, Exception] = {}  # whose rows were not all taken, and why
         self.open = False
         self.snapshot: str | None = None
         self.standby = False  # the transaction is one of a standby: no temporary tables
@@ -54,6 +65,7 @@ class Backing:
         if self._connection is None or not self.open:
             raise QueryError("the backing transaction is not open")
         self._settle()
+        self.end_copy()
         return self._connection
 
     def prepare(self, name: str, statement: str) -> None:
@@ -150,6 +162,8 @@ class Backing:
 
     def end(self) -> None:
         """Forget the transaction and everything in it."""
+        with contextlib.suppress(psycopg.Error):
+            self.end_copy()
         if self._early is not None:
             self._early = None
             self._discard()
@@ -163,13 +177,66 @@ class Backing:
                 self.close()
         self.open, self.snapshot = False, None
         self._later.clear()
+        self._failed.clear()
 
     def close(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
         self._connection, self.open, self._early, self._ahead = None, False, None, None
+        self._copy = None
         self._later.clear()
+        self._failed.clear()
+
+    def copy(self, statement: str, lines: bytes, of: int) -> None:
+        """Rows for a COPY, which goes on until something else is asked: nobody waits for each of its pieces.
+
+        That they could not be taken may be found out by whoever asks next, who may do without; `of` says whose they
+        are, for `check`.
+        """
+        if self._copy is None or self._copy.statement != statement:
+            connection = self.connection
+            connection.execute("SAVEPOINT frostline")
+            with self.running():
+                result = connection.pgconn.exec_(statement.encode())
+                if result.status != ExecStatus.COPY_IN:
+                    connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
+                    raise error_from_result(result)
+            self._copy = _Copy(statement)
+        self._copy.of.add(of)
+        assert self._connection is not None
+        with self.running():
+            self._connection.pgconn.put_copy_data(lines)
+            _flush(self._connection.pgconn)
+        if select.select([self._connection.pgconn.socket], [], [], 0)[0]:
+            self.end_copy()  # it has something to say: mostly that it is over
+
+    def end_copy(self) -> None:
+        """End a COPY that goes on."""
+        copy, self._copy = self._copy, None
+        if copy is None or self._connection is None or self._connection.closed:
+            return
+        connection = self._connection
+        try:
+            with self.running():
+                connection.pgconn.put_copy_end()
+                _flush(connection.pgconn)
+                found = _results(connection.pgconn)
+            bad = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
+            if bad is not None:
+                raise error_from_result(bad)
+        except Exception as error:
+            self._failed.update(dict.fromkeys(copy.of, error))
+            if not connection.closed:
+                connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
+            raise
+        connection.execute("RELEASE SAVEPOINT frostline")
+
+    def check(self, of: Iterable[int]) -> None:
+        """Whether all rows of these were taken, as far as that is known; who was told before may have gone on."""
+        for one in of:
+            if one in self._failed:
+                raise self._failed[one]
 
     def later(self, statement: str) -> None:
         """Something that nobody waits for."""
@@ -254,8 +321,12 @@ def _send(
 
 def _ask(connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
     connection.pgconn.send_query("; ".join(statements).encode())
-    while connection.pgconn.flush():
-        select.select([], [connection.pgconn.socket], [])
+    _flush(connection.pgconn)
+
+
+def _flush(connection: PGconn) -> None:
+    while connection.flush():
+        select.select([], [connection.socket], [])
 
 
 def _results(connection: PGconn) -> list[PGresult]:

@@ -21,6 +21,7 @@ from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.delta.tables import SCHEMA, shape_name
 from frostline.gateway.lexer import quoted
 from frostline.gateway.names import Source
+from frostline.lake.staged import StagedFile
 from frostline.model.tables import derived_name
 
 Later = Callable[[], list[str]]  # statements that mostly nobody needs
@@ -47,6 +48,8 @@ class Written:
     writes: tuple[Write, ...] = ()  # all of them
     held: tuple[Write, ...] = ()  # those that the client has not stored yet
     batches: tuple[int, ...] = ()  # of versions that it has
+    files: tuple[StagedFile, ...] = ()  # and of rows
+    stagings: int = 0  # how often it has staged some
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Batch:
     rows: int
     of: Written
     versions: tuple[Mapping[str, str | None], ...] = ()  # when they are known here
+    files: tuple[StagedFile, ...] = ()  # the rows are in them; the versions only mark that
+    beside: tuple[object, ...] = ()  # what the delta held when they were written
 
 
 @dataclass(frozen=True)

@@ -88,5 +88,6 @@ _CALLS: dict[str, Callable[[View, str], str]] = {
     "pin": _pin,
     "explain": explain,
     "collected": versions.stored,
+    "staged": versions.files,
     "touched": _touched,
 }

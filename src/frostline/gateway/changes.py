@@ -18,6 +18,7 @@ from frostline.gateway.operations import Way
 from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
+from frostline.gateway.wire.texts import Texts
 from frostline.gateway.writes import Insert, Modify, fields
 
 
@@ -35,9 +36,12 @@ def insert(view: View, statement: Insert, table: ColdTable, parameters: Paramete
     bench = view.bench(table)
     alone = statement.returning is not None or statement.skips_duplicates
     write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=alone)
+    view.backing.check([write.number])
     count = _add(view, bench, statement, parameters, write)
     if statement.skips_duplicates:
-        count -= versions.skip_duplicates(view, bench, write)
+        skipped = versions.skip_duplicates(view, bench, write)
+        bench.counts[write.number] -= skipped
+        count -= skipped
     if statement.returning is None:
         return Done(count, way=Way.BATCH)
     query = SQL("SELECT {} FROM {} WHERE {} = {}").format(
@@ -53,17 +57,18 @@ def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, wr
         raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
     columns = SQL(", ").join([*map(Identifier, _given(statement)), WRITE]).as_string(None)
     target = f"{bench.added.as_string(None)} ({columns})"
-    rows = [parameters[start : start + width] for start in range(0, len(parameters), width)]
-    bench.counts[write.number] += len(rows)
-    if len(rows) <= FEW_ROWS:
+    count = len(parameters) // width
+    bench.counts[write.number] += count
+    if count <= FEW_ROWS:
+        rows = (parameters[start : start + width] for start in range(0, len(parameters), width))
         listed = values([*row, str(write.number)] for row in rows)
         view.at_bench(bench, [f"INSERT INTO {target} VALUES {listed}"])
-        return len(rows)
-    view.at_bench(bench, [])
-    lines = "".join("\t".join([*map(encode.copy_value, row), f"{write.number}\n"]) for row in rows)
-    with view.backing.savepoint() as connection, connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:
-        copy.write(lines.encode())
-    return len(rows)
+        return count
+    if not bench.made or bench.deferred:
+        view.at_bench(bench, [])
+    raw = parameters.raw if isinstance(parameters, Texts) else [v if v is None else v.encode() for v in parameters]
+    view.backing.copy(f"COPY {target} FROM STDIN", encode.lines(raw, width, write.number), write.number)
+    return count
 
 
 def _given(statement: Insert) -> list[str]:

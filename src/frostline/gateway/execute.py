@@ -149,6 +149,7 @@ class Executor:
             versions.refuse_uncollected(self.view)
             if self.view.written:
                 faults.reached("write.commit")
+            self.view.keep_files()
         self._end()
         return Result(tag)
 
@@ -160,6 +161,10 @@ class Executor:
         return Result("ROLLBACK")
 
     def _savepoint(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
+        # What goes wrong from here on must not be the fault of rows from before. Were it told here, postgres_fdw would
+        # give up the connection; whoever stores those rows is told.
+        with contextlib.suppress(Exception):
+            self.view.backing.end_copy()
         self.view.mark()
         self.transaction.savepoint(tokens[-1].text, self.view.written)
         return Result("SAVEPOINT")

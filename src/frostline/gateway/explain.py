@@ -111,7 +111,8 @@ def _alone(select: Select, condition: Sequence[Token]) -> Select:
 def _sizes(view: View, source: Source, table: ColdTable, conditions: Sequence[Condition]) -> dict[str, int]:
     sizes = dict.fromkeys(("files", "of_files", "bytes", "of_bytes"), 0)
     if table.snapshot_id is not None and table.metadata_location is not None:
-        snapshot = files.snapshot(view.storage, table.metadata_location, table.snapshot_id)
+        staged = view.staged_files(source, table)
+        snapshot = files.extended(view.storage, table.metadata_location, table.snapshot_id, staged)
         period = pruning.in_range(table, source.range)
         for prefix, wanted in (("", [*period, *conditions]), ("of_", period)):
             read = [snapshot.files[at] for at in chosen(snapshot, wanted)]

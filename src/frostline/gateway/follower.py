@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Any
+
+from psycopg.sql import Composed
 
 from frostline.catalog import queries
 from frostline.delta.follow import follow
@@ -49,6 +52,10 @@ class Follower:
         """What a table is like now, whatever snapshot a session reads."""
         row = self._asking.run(lambda connection: queries.row(connection, "shape", table=table_id))
         return None if row is None else row[0]
+
+    def now(self, query: Composed) -> tuple[Any, ...] | None:
+        """What a query finds now, whatever snapshot a session reads."""
+        return self._asking.run(lambda connection: connection.execute(query).fetchone())
 
     def close(self) -> None:
         self._following.close()

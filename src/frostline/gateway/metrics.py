@@ -18,6 +18,7 @@ HELP = {
     "statement_seconds": ("histogram", "time from a statement to the last byte of its answer"),
     "rows_total": ("counter", "rows sent"),
     "rows_written_total": ("counter", "cold rows inserted, updated or deleted, committed or not"),
+    "rows_staged_total": ("counter", "of these, new ones written to data files at once, committed or not"),
     "writes_total": ("counter", "statements that change cold rows, by the way they are worked out: see writes.md"),
     "bytes_sent_total": ("counter", "bytes of rows sent"),
     "files_total": ("counter", "data files chosen for reading, after pruning"),

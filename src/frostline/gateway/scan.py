@@ -92,7 +92,8 @@ def _lake(
     """The Iceberg rows."""
     if table.snapshot_id is None or table.metadata_location is None:
         return _nothing(columns, 0)
-    snapshot = files.snapshot(view.storage, table.metadata_location, table.snapshot_id)
+    staged = view.staged_files(source, table)
+    snapshot = files.extended(view.storage, table.metadata_location, table.snapshot_id, staged)
     places = chosen_of(snapshot, source.range, lambda: pruning.in_range(table, source.range), conditions)
     if not places:
         return _nothing(columns, len(snapshot.files))
@@ -120,9 +121,9 @@ def _reading(
     fields = {c: field for c in columns if (field := snapshot.fields.get(c.field_id or 0)) is not None}
     marker = snapshot.fields.get(table.marker or 0)
     count = None
+    named = {column_name(c.number): _read_as(field, c) for c, field in fields.items()}
+    named |= {} if marker is None or not _filled(columns) else {_MARKER: marker}
     if snapshot.readable(places):
-        named = {column_name(c.number): _read_as(field, c) for c, field in fields.items()}
-        named |= {} if marker is None or not _filled(columns) else {_MARKER: marker}
         within = _unless_inside(snapshot, places, table, source)
         rows = _parquet(view, [file.path for file in read], named, within)
         if within is None:
@@ -138,10 +139,15 @@ def _reading(
         read_as = {c: _cast(field, c) for c, field in fields.items()}
         read_as[table.key] = _key(snapshot, places, table.key, fields[table.key])
         outputs = [f"{value} AS {column_name(c.number)}" for c, value in read_as.items()]
-        outputs += [] if marker is None else [f"{_quoted(marker.name)} AS {_MARKER}"]
+        outputs += [f"{_quoted(marker.name)} AS {_MARKER}"] if marker is not None and _MARKER in named else []
         within = range_condition(table.key, source.range, read_as[table.key])
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
-        rows = f"(SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}) AS t"
+        rows = f"SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}"
+        staged = [snapshot.files[at].path for at in places if at >= len(snapshot.files) - snapshot.staged]
+        if staged:
+            within = range_condition(table.key, source.range, column_name(table.key.number))
+            rows += f" UNION ALL SELECT {', '.join(named)} FROM {_parquet(view, staged, named, within)}"
+        rows = f"({rows}) AS t"
     if len(fields) < len(columns) or _filled(columns):
         values = ", ".join(f"{_value(c, fields, marker)} AS {column_name(c.number)}" for c in columns)
         rows = f"(SELECT {values} FROM {rows}) AS t"

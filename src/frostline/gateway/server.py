@@ -30,7 +30,7 @@ from frostline.gateway.origin import Origin
 from frostline.gateway.presence import Presence
 from frostline.gateway.rows import Cursors
 from frostline.gateway.session import Session, error_response, sqlstate
-from frostline.gateway.view import View
+from frostline.gateway.view import Bulk, View
 from frostline.gateway.wire.stream import Disconnected, Stream
 from frostline.lake import files, point, storage
 from frostline.lake.engine import open_engine
@@ -213,6 +213,7 @@ class Gateway:
                 self._metrics,
                 self._deltas,
                 self._follower,
+                Bulk(self._settings.gateway.bulk_rows, self._settings.lake.file_size),
             )
             executor = Executor(view)
             client.session = Session(stream, executor, client.canceller, self._metrics)

@@ -17,9 +17,11 @@ from frostline.gateway.rows import BATCH_ROWS, Rows
 from frostline.gateway.transaction import IDLE
 from frostline.gateway.wire import messages
 from frostline.gateway.wire.stream import Disconnected, ProtocolError, Stream
+from frostline.gateway.wire.texts import Texts
 
 log = logging.getLogger(__name__)
 
+_MANY_VALUES = 100  # of new rows: they go on as they are
 _KINDS = frozenset({"select", "declare", "fetch", "update", "delete", "insert"})
 
 
@@ -28,7 +30,7 @@ class Portal:
     """A statement with its parameters; its result once it has been described or executed."""
 
     sql: str
-    parameters: tuple[str | None, ...]
+    parameters: Sequence[str | None]
     result: Result | None = None
 
 
@@ -171,13 +173,11 @@ class Session:
         found = messages.bind(body)
         if 1 in found.result_formats or 1 in found.parameter_formats:
             raise QueryError("the gateway speaks the text format only", sqlstate="0A000")
-        try:
-            values = tuple(None if value is None else value.decode() for value in found.values)
-        except UnicodeDecodeError:
-            raise QueryError("a parameter is not UTF-8", sqlstate="22021") from None
-        self._bound(found.portal, found.statement, values)
+        values = Texts(found.values)
+        many = len(values) > _MANY_VALUES and self._statement(found.statement).startswith("INSERT ")
+        self._bound(found.portal, found.statement, values if many else tuple(values[:]))
 
-    def _bound(self, name: str, statement: str, values: tuple[str | None, ...]) -> Portal:
+    def _bound(self, name: str, statement: str, values: Sequence[str | None]) -> Portal:
         self._drop(name)
         portal = self._portals[name] = Portal(self._statement(statement), values)
         self.stream.write(messages.BIND_COMPLETE)

@@ -8,6 +8,7 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from psycopg.pq.abc import PGresult
@@ -17,7 +18,7 @@ from frostline import faults
 from frostline.catalog.cold import ColdColumn
 from frostline.delta.collect import ALL, FEW, MANY
 from frostline.errors import QueryError
-from frostline.gateway import lexer
+from frostline.gateway import lexer, staging
 from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source
@@ -26,6 +27,7 @@ from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View, exported, in_range
 from frostline.gateway.wire.messages import Field
+from frostline.lake.staged import written_down
 from frostline.model.bounds import Bound, Range, parse_bound
 
 Version = Mapping[str, str | None]  # by column
@@ -48,8 +50,8 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
 def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
     """The same in one round trip, if they are few: whoever takes them stores them, or the statement fails.
 
-    Before them comes a row that says how many they are, of which batch, and at which snapshot they were worked out; or
-    that they are more, and wait to be read and acknowledged.
+    Before them comes a row that says how many they are, at which snapshot they were worked out, and how often files had
+    been staged by then (for a batch); or that they are more, or in files, and wait to be read and acknowledged.
     """
     at = lexer.clause(tokens, "returning")
     if at is None or not _asks_for_all(tokens[:at]):
@@ -59,10 +61,11 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
     if batch is None:
         return FixedRows(fields)
     bench = view.benches[table_id]
-    found = batch.versions or _few(view, bench, batch)
-    head: dict[str, str | None] = {"_op": FEW if found else MANY, "_seq": str(batch.rows), "_batch": str(batch.number)}
+    found = () if batch.files else batch.versions or _few(view, bench, batch)
+    head: dict[str, str | None] = {"_op": FEW if found else MANY, "_seq": str(batch.rows)}
     if found:
-        head["_prev"] = _acknowledged(view, bench, batch)
+        head["_prev"], staged = _acknowledged(view, bench, batch)
+        head["_batch"] = str(staged)
     return FixedRows(fields, _listed(fields, [head, *found]))
 
 
@@ -77,15 +80,35 @@ def stored(view: View, argument: str) -> str:
             hint="nothing was changed; did somebody read the held versions, or change a trigger of Frostline's?",
             sqlstate="XX000",
         )
-    return _acknowledged(view, bench, batch) or "-"
+    if batch.files and not staging.still(view, bench.table, batch):
+        return "overtaken"  # the client finds that it is not what it wants to hear, and says 40001
+    snapshot, staged = _acknowledged(view, bench, batch)
+    return f"{snapshot or '-'} {staged}"
 
 
-def _acknowledged(view: View, bench: Bench, batch: Batch) -> str | None:
-    """The batch is the client's; returns the snapshot of the lake it was worked out at."""
+def files(view: View, argument: str) -> str:
+    """The files that the client is about to store instead of versions."""
+    table_id, number = map(int, argument.split())
+    bench = view.benches.get(table_id)
+    batch = bench.pending if bench is not None else None
+    if batch is None or not batch.files or batch.number != number:
+        raise QueryError(f"no files of cold rows are held: {argument}", sqlstate="XX000")
+    return written_down(batch.files)
+
+
+def _acknowledged(view: View, bench: Bench, batch: Batch) -> tuple[str | None, int]:
+    """The batch is the client's; returns what it was worked out at: the lake's snapshot, and how often was staged."""
     faults.reached("write.stored")
     bench.pending, bench.last_batch = None, batch.number
-    view.store(bench.table.id, Written(batch.of.writes, (), (*batch.of.batches, batch.number)))
-    return None if bench.table.snapshot_id is None else str(bench.table.snapshot_id)
+    now = replace(batch.of, held=())
+    if batch.files:
+        now = replace(now, files=(*now.files, *batch.files), stagings=now.stagings + 1)
+        bench.deferred.append(lambda: [f"TRUNCATE {bench.added.as_string(None)}"])  # nobody asks for what is stored
+    else:
+        now = replace(now, batches=(*now.batches, batch.number))
+    view.store(bench.table.id, now)
+    snapshot = bench.table.snapshot_id
+    return None if snapshot is None else str(snapshot), bench.table.staged + now.stagings
 
 
 def _waiting(view: View, table_id: int) -> Batch | None:
@@ -94,10 +117,12 @@ def _waiting(view: View, table_id: int) -> Batch | None:
     if not written.held:
         return None
     bench = view.benches[table_id]
+    view.backing.end_copy()
+    view.backing.check(write.number for write in written.held)
     if bench.pending is None or bench.pending.of is not written:
-        bench.pending = _known(view, bench, written) or _netted(view, bench, written)
+        bench.pending = _known(view, bench, written) or _staged(view, bench, written) or _netted(view, bench, written)
     if not bench.pending.rows:  # nothing came of it, and nobody will say that it is stored
-        view.store(table_id, Written(written.writes, (), written.batches))
+        view.store(table_id, replace(written, held=()))
         return None
     faults.reached("write.netted")
     return bench.pending
@@ -171,6 +196,25 @@ def _inserted(bench: Bench, found: Sequence[Version]) -> str:
     return f"INSERT INTO {bench.versions.as_string(None)} ({names_}) VALUES {listed}"
 
 
+def _staged(view: View, bench: Bench, written: Written) -> Batch | None:
+    """Many new rows go into files, if none of their keys was ever used; what is wrong with them is found as always."""
+    if any(write.verb != "INSERT" for write in written.held):
+        return None
+    rows = sum(bench.counts[write.number] for write in written.held)
+    if rows < (bench.table.bulk_rows or view.bulk.rows) or not staging.possible(view, bench):
+        return None
+    _check_ranges(view, bench, written)
+    found = staging.stage(view, bench, written)
+    if found is None:
+        return None
+    if sum(file.written.rows for file in found.files) != rows:
+        raise _lost(bench, rows)
+    number = view.next_number()
+    mark = {"_op": "F", "_seq": "0", "_prev": "0", "_batch": str(number)}
+    marks = tuple({**mark, bench.table.key.name: end} for end in found.ends)
+    return Batch(number, len(marks), written, marks, found.files, found.beside)
+
+
 def _netted(view: View, bench: Bench, written: Written) -> Batch:
     number = view.next_number()
     if any(write.new_keys for write in written.held):
@@ -180,7 +224,19 @@ def _netted(view: View, bench: Bench, written: Written) -> Batch:
     results = view.at_bench(bench, [_net(view, bench, written, number).as_string(None), *unheld])
     if unheld and results[1].ntuples:
         raise _cannot_hold(view, bench, number)
-    return Batch(number, results[0].command_tuples or 0, written)
+    rows, inserted = results[0].command_tuples or 0, sum(bench.counts[write.number] for write in written.held)
+    if all(write.verb == "INSERT" for write in written.held) and rows != inserted:
+        raise _lost(bench, inserted)
+    return Batch(number, rows, written)
+
+
+def _lost(bench: Bench, rows: int) -> QueryError:
+    """Never, as far as we know."""
+    return QueryError(
+        f"of {rows} new rows of {bench.table} not all are there",
+        hint="nothing was changed; this is a fault in Frostline itself",
+        sqlstate="XX000",
+    )
 
 
 def _net(view: View, bench: Bench, written: Written, number: int) -> Composed:

@@ -11,8 +11,8 @@ no new snapshot may be taken, the answer is 40001.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,8 @@ from frostline.gateway.origin import Origin
 from frostline.gateway.pins import Pin, Pins, SnapshotGone
 from frostline.gateway.rows import Cursors
 from frostline.gateway.translate import column_name
+from frostline.lake import staged
+from frostline.lake.files import DataFile
 from frostline.lake.storage import Storage
 from frostline.model.bounds import Range
 
@@ -56,6 +58,14 @@ class TempTable:
     conditions: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Bulk:
+    """When new rows are written to files of their own."""
+
+    rows: int  # one statement has at least so many
+    file_bytes: int
+
+
 @dataclass
 class View:
     """Opened by the first statement that needs it, ended with the remote transaction."""
@@ -70,6 +80,7 @@ class View:
     metrics: Metrics
     deltas: Deltas
     follower: Follower
+    bulk: Bulk
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
     benches: dict[int, Bench] = field(default_factory=dict)  # by table
     written: dict[int, Written] = field(default_factory=dict)  # by table
@@ -89,6 +100,7 @@ class View:
     _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
     _number: int = 0
     _met: bool = False  # we know whose session this is
+    _made: list[str] = field(default_factory=list)  # files that were written, and may not be wanted in the end
     _behind: int | None = None  # a table that has to follow when nothing of it is read any more
 
     def pin_to_write(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
@@ -210,7 +222,7 @@ class View:
             _writers.add(self.origin.pid)
         made = Write(self.next_number(), verb, source, new_keys)
         before = self.written_of(table.id)
-        self.written[table.id] = Written((*before.writes, made), (*before.held, made), before.batches)
+        self.written[table.id] = replace(before, writes=(*before.writes, made), held=(*before.held, made))
         self._going_on.pop(table.id, None)
         if not alone:
             self._going_on[table.id] = made
@@ -250,6 +262,13 @@ class View:
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
         )
 
+    def staged_files(self, source: Source, table: ColdTable) -> tuple[DataFile, ...]:
+        """Files that no Iceberg snapshot has yet: those the snapshot of Postgres sees, and this transaction's own."""
+        if source.operation is not None:
+            return ()
+        own = tuple(file.data_file for file in self.written_of(table.id).files)
+        return (*staged.read(table.staged_files), *own)
+
     def delta(self, source: Source, table: ColdTable, keys: tuple[str, ...] = ()) -> str | None:
         """The DuckDB table with the newest version of the keys the delta has in the range; None: it has none.
 
@@ -260,7 +279,7 @@ class View:
         if (source, ()) in self._deltas:
             keys = ()
         if (source, keys) not in self._deltas:
-            self._deltas[source, keys] = self._versions(source, table, keys) if self._may_have(table) else None
+            self._deltas[source, keys] = self._versions(source, table, keys) if self.has_versions(table) else None
         return self._deltas[source, keys]
 
     def delta_rows(self, source: Source, table: ColdTable) -> int:
@@ -295,9 +314,25 @@ class View:
             gone.clear()
         if self.origin.pid is not None:
             _writers.discard(self.origin.pid)
+        self._remove_files()
         self._read = self._fixed = False
         while self._held:
             self.pins.release(self._held.pop())
+
+    def keep_files(self) -> None:
+        """The transaction is about to commit: what it has stored is not ours any more."""
+        kept = {path for written in self.written.values() for path in staged.paths(written.files)}
+        self._made = [path for path in self._made if path not in kept]
+
+    def made(self, paths: Iterable[str]) -> None:
+        """Files that go again, unless this transaction commits with them."""
+        self._made += paths
+
+    def _remove_files(self) -> None:
+        made, self._made = self._made, []
+        if made:
+            # A client that has gone cannot commit any more: it would have said so to us first.
+            self.storage.remove(made)
 
     def _open(self, sources: Sequence[Source], may_restart: bool) -> None:
         snapshots = {source.snapshot for source in sources}
@@ -386,7 +421,8 @@ class View:
         with self.backing.running():
             return self.origin.reads_later(self.backing.connection)
 
-    def _may_have(self, table: ColdTable) -> bool:
+    def has_versions(self, table: ColdTable) -> bool:
+        """Whether the delta has any, or this transaction."""
         # Mostly the delta is empty: then a query over forty periods asks once, not forty times.
         if table.id not in self._changed:
             self._changed[table.id] = self._probe(table)
@@ -428,7 +464,7 @@ class View:
     def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> None:
         """The versions of these keys will be asked for: whether there are any, Postgres can look meanwhile."""
         known = source.lake_only or (source, ()) in self._deltas or (source, keys) in self._deltas
-        if keys and not known and not self.written_of(table.id).batches and self._may_have(table):
+        if keys and not known and not self.written_of(table.id).batches and self.has_versions(table):
             self.backing.ahead(self._exists(source, table, keys))
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:

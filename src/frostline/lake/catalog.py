@@ -15,6 +15,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table import Transaction
+from pyiceberg.table.update import SetDefaultSpecUpdate
 from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL
 
@@ -24,6 +26,7 @@ from frostline.config import Settings
 from frostline.errors import DatabaseError, LakeError
 from frostline.lake import layout, lineage, rest
 from frostline.lake import storage as storages
+from frostline.lake.staged import StagedFile
 from frostline.lake.storage import Storage
 from frostline.lake.writer import Written
 
@@ -143,6 +146,17 @@ def table_of(catalog: Catalog, managed: Managed) -> IcebergTable:
     return table
 
 
+def owned(settings: Settings, managed: Managed) -> bool:
+    """Whether there is an Iceberg table of ours: a copy of a database reads that of the original."""
+    if managed.snapshot_id is None:
+        return False
+    with opened(settings) as catalog:
+        return catalog.load_table(identifier(managed)).properties.get(layout.INSTALLATION) in (
+            None,
+            managed.installation,
+        )
+
+
 def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> bool:
     """The Iceberg table of a managed one, made on first use, its head on the registry's snapshot; True: it is new.
 
@@ -196,10 +210,30 @@ def append(
             transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as added,
         ):
             for file in files:
-                added.append_data_file(_data_file(table, file))
+                added.append_data_file(_data_file(file, table.spec().spec_id))
 
 
-def _data_file(table: IcebergTable, file: Written) -> DataFile:
+def add(settings: Settings, managed: Managed, files: Sequence[StagedFile], properties: Mapping[str, str]) -> None:
+    """One commit that adds files staged under one spec, on whatever is the head; that is looked at afterwards."""
+    (spec,) = {file.spec_id for file in files}
+    with opened(settings) as catalog:
+        table = table_of(catalog, managed)
+        today = table.metadata.default_spec_id
+        with suppress(CommitFailedException), table.transaction() as transaction:  # somebody else may be faster
+            # PyIceberg adds files under the spec that the table has.
+            _use(transaction, spec)
+            with transaction.update_snapshot(snapshot_properties=dict(properties)).fast_append() as added:
+                for file in files:
+                    added.append_data_file(_data_file(file.written, spec))
+            _use(transaction, today)
+
+
+def _use(transaction: Transaction, spec: int) -> None:
+    if transaction.table_metadata.default_spec_id != spec:
+        transaction._apply((SetDefaultSpecUpdate.model_validate({"spec-id": spec}),))
+
+
+def _data_file(file: Written, spec_id: int) -> DataFile:
     entry = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.path,
@@ -210,7 +244,7 @@ def _data_file(table: IcebergTable, file: Written) -> DataFile:
         split_offsets=list(file.split_offsets),
         **file.metrics,
     )
-    entry.spec_id = table.spec().spec_id
+    entry.spec_id = spec_id
     return entry
 
 

@@ -25,6 +25,7 @@ from frostline.lake.storage import Storage
 CAPACITY = 256 * 1024 * 1024
 _FILE_BYTES = 600
 _BOUND_BYTES = 150
+Fields = Mapping[int, NestedField]  # a schema's columns by their ids
 _NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -72,10 +73,11 @@ class Snapshot:
     """The files a snapshot consists of, and its schema by field id."""
 
     files: tuple[DataFile, ...]
-    fields: Mapping[int, NestedField]
+    fields: Fields
     deleted: frozenset[tuple[Any, ...]]
     plain: bool  # whether the files' own field ids say all there is to know about their columns
     vectors: bool  # whether rows are deleted by deletion vectors (format version 3)
+    staged: int = 0  # how many of the files, the last, no snapshot has yet
     periods: dict[Hashable, list[int]] = field(default_factory=dict)  # places of the files of a period
     kept: dict[Hashable, object] = field(default_factory=dict)  # what a reader worked out from all this
     _columns: dict[int, ColumnStatistics] = field(default_factory=dict)
@@ -106,6 +108,19 @@ _snapshots: ByteCache[Snapshot] = ByteCache(CAPACITY)
 def snapshot(storage: Storage, metadata_location: str, snapshot_id: int) -> Snapshot:
     """One snapshot's files, from the cache or the lake."""
     return _snapshots.get((metadata_location, snapshot_id), lambda: _read(storage, metadata_location, snapshot_id))
+
+
+def extended(storage: Storage, metadata_location: str, snapshot_id: int, staged: tuple[DataFile, ...]) -> Snapshot:
+    """The same with files that are staged and no snapshot has yet; they come last."""
+    base = snapshot(storage, metadata_location, snapshot_id)
+    if not staged:
+        return base
+    key = (metadata_location, snapshot_id, *(file.path for file in staged))
+    return _snapshots.get(key, lambda: _with(base, staged))
+
+
+def _with(base: Snapshot, staged: tuple[DataFile, ...]) -> Snapshot:
+    return Snapshot((*base.files, *staged), base.fields, base.deleted, base.plain, base.vectors, staged=len(staged))
 
 
 def cache_counts() -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -118,8 +118,10 @@ def stamps(settings: Settings, managed: Managed) -> set[str]:
         return {made_by for snapshot in table.snapshots() if (made_by := _operation(snapshot))}
 
 
-def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned]) -> list[Abandoned]:
+def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned], staged: set[str]) -> list[Abandoned]:
     """Forget snapshots and remove what they alone brought; the head goes back to the registry's snapshot first.
+
+    What is `staged` stays: it is read though the snapshot that was to have it is not.
 
     Without one (nothing was archived yet) the head stays until the next export begins the table anew.
     """
@@ -138,14 +140,15 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned])
         if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
             table.maintenance.expire_snapshots().by_ids(known).commit()
         reached("clean.expired")
-        kept = referenced(table)
-        for path in {path for snapshot in wanted.values() for path in snapshot.files} - kept:
-            _delete(table, path)
+        kept = {_bare(path) for path in referenced(table) | staged}
+        for path in {path for snapshot in wanted.values() for path in snapshot.files}:
+            if _bare(path) not in kept:
+                _delete(table, path)
         return list(wanted.values())
 
 
-def orphans(settings: Settings, managed: Managed, known: set[str]) -> list[File]:
-    """Files below the table's directory that neither a snapshot nor its metadata nor `known` names."""
+def orphans(settings: Settings, managed: Managed, known: set[str], staged: Callable[[], set[str]]) -> list[File]:
+    """Files below the table's directory that neither a snapshot nor its metadata nor `known` names, nor are staged."""
     with opened(settings) as catalog:
         try:
             table = table_of(catalog, managed)
@@ -153,8 +156,10 @@ def orphans(settings: Settings, managed: Managed, known: set[str]) -> list[File]
             return []
         # Listed before the references are read: a file that is committed in between is found referenced.
         now, found = _listed(table)
+        # Before the snapshots: what is staged may become part of one.
+        waiting = staged()
         table.refresh()
-        kept = {_bare(path) for path in referenced(table) | known | _forgotten(settings, table, known)}
+        kept = {_bare(path) for path in referenced(table) | waiting | known | _forgotten(settings, table, known)}
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found

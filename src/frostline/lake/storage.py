@@ -6,6 +6,7 @@ the settings, says where a file is; the settings say with which keys.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -66,6 +67,19 @@ class Storage(ABC):
         """The same for a query."""
         what, hint = self.said(_line(error))
         return LakeError(f"the lake cannot be read: {what}", detail="Rows in Postgres are not concerned.", hint=hint)
+
+    def remove(self, locations: Iterable[str]) -> None:
+        """As far as that is possible; what stays is found by whoever looks for leftovers."""
+        for location in locations:
+            with contextlib.suppress(OSError, ValueError):
+                load_file_io(self.python(), location).delete(location)
+
+    def holds_all(self, locations: Iterable[str]) -> bool:
+        """Whether every one of these files is there."""
+        try:
+            return all(load_file_io(self.python(), location).new_input(location).exists() for location in locations)
+        except (OSError, ValueError) as error:
+            raise self.failed(error) from error
 
     def probe(self) -> None:
         """Write, read and delete a file: a missing permission is found before anything changes."""

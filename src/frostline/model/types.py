@@ -20,7 +20,7 @@ class Storage:
 
     family: str
     iceberg: str
-    wire: str = "text"  # how a binary COPY of `copied` writes a value; pipeline/decode.py reads it
+    wire: str = "text"  # how a binary COPY of `copied` writes a value; lake/decode.py reads it
     copied: str = "{c}"  # Postgres SQL of what an export copies
     export: str = "{c}"  # Postgres SQL of what the gateway reads from the delta, as text
     text: str = "CAST({c} AS VARCHAR)"  # DuckDB SQL giving text that Postgres's input function takes

@@ -18,10 +18,10 @@ from frostline.errors import FrostlineError, OperationError
 from frostline.faults import InjectedFault, reached
 from frostline.lake import catalog as lake
 from frostline.lake import layout, storage, writer
+from frostline.lake.decode import Wire
 from frostline.lake.layout import OPERATION, PERIOD
 from frostline.model.tables import Leaf
 from frostline.pipeline import slices
-from frostline.pipeline.decode import Wire
 from frostline.pipeline.slices import Job, Slice, TaskFailed
 
 if TYPE_CHECKING:

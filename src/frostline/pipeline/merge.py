@@ -21,9 +21,9 @@ from frostline.errors import FrostlineError, OperationError
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
 from frostline.lake import layout, storage, writer
+from frostline.lake.decode import Wire
 from frostline.model.tables import Column
 from frostline.pipeline import slices
-from frostline.pipeline.decode import Wire
 from frostline.pipeline.export import cause, cut
 from frostline.pipeline.slices import Reading, Slice
 

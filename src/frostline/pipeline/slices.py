@@ -10,8 +10,8 @@ import psycopg2
 import pyarrow as pa
 
 from frostline.catalog.database import session_sql
+from frostline.lake.decode import HEADER_BYTES, SIGNATURE, BadCopy, Wire, batch
 from frostline.lake.writer import Target, Writer, Written
-from frostline.pipeline.decode import HEADER_BYTES, SIGNATURE, BadCopy, Wire, batch
 
 # Small enough for a processor's cache, large enough that Python's part of the work does not show.
 _BLOCK_BYTES = 2 * 1024 * 1024

@@ -16,6 +16,7 @@ from frostline.config import Settings
 from frostline.errors import RefusedError
 from frostline.lake import leftovers
 from frostline.report import Report
+from frostline.tiering import staged
 from frostline.tiering.locks import lake_writer
 
 
@@ -77,7 +78,7 @@ def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> 
     lost = leftovers.abandoned(settings, managed, stamps)
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in lost])
     gone = [snapshot for snapshot in lost if snapshot.id in claimed]
-    return len(leftovers.expire(settings, managed, gone)) if gone else 0
+    return len(leftovers.expire(settings, managed, gone, staged.paths(connection, managed))) if gone else 0
 
 
 def _check_columns(connection: Connection, managed: Managed) -> None:

@@ -11,7 +11,7 @@ from frostline.config import Settings
 from frostline.faults import reached
 from frostline.lake import leftovers
 from frostline.report import Report
-from frostline.tiering import commits
+from frostline.tiering import commits, staged
 from frostline.tiering.archive import plan, recover
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings
@@ -49,7 +49,7 @@ def look(connection: Connection, settings: Settings, managed: Managed, older_tha
     live = pins.live_snapshots(connection, managed.id)
     abandoned = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     found += [_snapshot(snapshot, kept=snapshot.id in live) for snapshot in abandoned]
-    files = leftovers.orphans(settings, managed, _known(connection, managed))
+    files = leftovers.orphans(settings, managed, _known(connection, managed), lambda: staged.paths(connection, managed))
     return found + [_file(file, kept=file.age < older_than or resumed is not None) for file in files]
 
 
@@ -73,12 +73,14 @@ def in_lake(connection: Connection, settings: Settings, managed: Managed, older_
     candidates = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
     reached("clean.claimed")
-    expired = leftovers.expire(settings, managed, [s for s in candidates if s.id in claimed]) if claimed else []
+    gone = [snapshot for snapshot in candidates if snapshot.id in claimed]
+    expired = leftovers.expire(settings, managed, gone, staged.paths(connection, managed)) if gone else []
     snapshots = [_snapshot(snapshot, kept=snapshot not in expired) for snapshot in candidates]
     reached("clean.files")
-    files = leftovers.orphans(settings, managed, _known(connection, managed))
+    files = leftovers.orphans(settings, managed, _known(connection, managed), lambda: staged.paths(connection, managed))
     removed = [file for file in files if file.age >= older_than]
-    leftovers.remove(settings, managed, removed)
+    with staged.nobodys(connection, managed, removed) as removed:
+        leftovers.remove(settings, managed, removed)
     reached("clean.removed")
     connection.execute(
         "UPDATE frostline.operations SET cleaned_at = clock_timestamp() WHERE table_id = %s AND state = 'failed'"

@@ -267,6 +267,15 @@ EVERY = {
             setting="lake.file_size",
         ),
         Option(
+            "bulk_rows",
+            "new old rows of one statement that are written to data files at once",
+            "a number above 0",
+            _number(1, 2**63 - 1),
+            _plain,
+            ("bulk_rows",),
+            setting="gateway.bulk_rows",
+        ),
+        Option(
             "fold_rows",
             "changes of cold rows that make the table be folded",
             "a number above 0",

@@ -21,7 +21,7 @@ from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
 from frostline.report import Report
-from frostline.tiering import commits, retention
+from frostline.tiering import commits, retention, staged
 from frostline.tiering.archive import steps
 from frostline.tiering.commits import Operation
 from frostline.tiering.locks import from_settings
@@ -38,6 +38,7 @@ def trim(
         return
     with report.step(f"trim the lake of {managed.table}") as progress:
         managed = _adopted(connection, settings, managed)
+        managed = staged.add(connection, settings, managed, report)
         kept_from = retention.line(connection, managed)
         whole, reaching = surplus.places(settings, managed, kept_from)
         if reaching:

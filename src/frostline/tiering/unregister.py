@@ -24,7 +24,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl, retention
+from frostline.tiering import ddl, retention, staged
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.untier.operation import Period, periods
@@ -52,16 +52,18 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
     """Bring everything back and leave the table as it was; a second run goes on where the first one ended."""
     with connect(settings.dsn.get_secret_value(), application="frostline unregister") as connection:
         managed = registry.get(connection, text)
-        with only_writer(connection, managed) as managed:
+        with only_writer(connection, managed) as locked:
+            managed = staged.add_owned(connection, settings, locked, report)
+            known = staged.paths(connection, managed)
             wanted = [
                 period for period in periods(connection, managed) if not _nothing(connection, settings, managed, period)
             ]
             returned = list(bring_back(connection, settings, managed, wanted, report))
             kept = _kept(managed) if keep_lake else None
             if not keep_lake:
-                _drop_lake(connection, settings, managed, report)
+                _drop_lake(connection, settings, managed, report, known)
             with report.step(f"restore {managed.table}"):
-                _restore(connection, settings, registry.get_by_id(connection, managed.id))
+                _restore(connection, settings, registry.get_by_id(connection, managed.id), known)
     return Left(returned, kept)
 
 
@@ -75,7 +77,7 @@ def _nothing(connection: Connection, settings: Settings, managed: Managed, perio
         return True  # what the lake may still hold there is nobody's
     query = SQL("SELECT EXISTS (SELECT FROM {} WHERE {})")
     changed = query.format(Identifier(*managed.delta), ddl.within(managed.table, period.range))
-    if connection.execute(changed).fetchone() == (True,):
+    if connection.execute(changed).fetchone() == (True,) or staged.waiting(connection, managed).files:
         return False
     if managed.snapshot_id is None or managed.metadata_location is None:
         return True
@@ -90,11 +92,13 @@ def _kept(managed: Managed) -> str | None:
     return f"{'.'.join(lake.identifier(managed))} in {managed.metadata_location.rpartition('/metadata/')[0]}"
 
 
-def _drop_lake(connection: Connection, settings: Settings, managed: Managed, report: Report) -> None:
+def _drop_lake(connection: Connection, settings: Settings, managed: Managed, report: Report, known: set[str]) -> None:
     """No row of the lake is read any more. The registry forgets its snapshot first: what is gone is named by nobody."""
 
     def work() -> None:
         fence(connection, managed.id)
+        if staged.paths(connection, managed) != known:
+            raise _written(managed)
         connection.execute(
             "UPDATE frostline.tables SET snapshot_id = NULL, metadata_location = NULL, surplus = false WHERE id = %s",
             (managed.id,),
@@ -110,7 +114,7 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
         reached("leave.dropped")
 
 
-def _restore(connection: Connection, settings: Settings, managed: Managed) -> None:
+def _restore(connection: Connection, settings: Settings, managed: Managed, known: set[str]) -> None:
     for leaf in managed.table.leaves:
         ensure_bound_checks(connection, managed.table, leaf, upper=True)
     locks = from_settings(settings)
@@ -122,6 +126,8 @@ def _restore(connection: Connection, settings: Settings, managed: Managed) -> No
         reached("leave.locked")
         now = registry.get_by_id(connection, managed.id)
         _check(connection, managed, now)
+        if staged.paths(connection, managed) != known:
+            raise _written(managed)
         for statement in _statements(connection, now, locks):
             connection.execute(statement)
         reached("leave.commit")
@@ -151,10 +157,14 @@ def _check(connection: Connection, before: Managed, now: Managed) -> None:
     late = connection.execute(SQL("SELECT EXISTS (SELECT FROM {})").format(Identifier(*now.delta))).fetchone()
     cold = [period for period in periods(connection, now) if period.range.lower is not None or period.rows]
     if late == (True,) or cold or now.table.leaves != before.table.leaves:
-        raise OperationError(
-            f"{now.table} was written or altered meanwhile; it stays registered, what came back stays hot",
-            hint="run the same command again",
-        )
+        raise _written(now)
+
+
+def _written(managed: Managed) -> OperationError:
+    return OperationError(
+        f"{managed.table} was written or altered meanwhile; it stays registered, what came back stays hot",
+        hint="run the same command again",
+    )
 
 
 def _statements(connection: Connection, managed: Managed, locks: Wanted) -> list[Composed]:

@@ -24,7 +24,7 @@ from frostline.lake import files as lake
 from frostline.lake import inspect, storage
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.report import Report
-from frostline.tiering import ddl
+from frostline.tiering import ddl, staged
 from frostline.tiering.digest import (
     SHOWN_KEYS,
     Digest,
@@ -34,6 +34,7 @@ from frostline.tiering.digest import (
     first_keys,
     foreign_table,
 )
+from frostline.tiering.locks import only_writer
 from frostline.tiering.meant import Meant, meant
 
 _FIRST = Bound("", -(2**200))
@@ -88,7 +89,7 @@ def verify(settings: Settings, text: str, wanted: str | None, report: Report) ->
                 "verifying needs foreign tables of its own, which a standby cannot have; nothing was verified",
                 hint="verify on the primary: the lake's files are the same",
             )
-        managed = registry.get(connection, text)
+        managed = _all_in_the_lake(connection, settings, registry.get(connection, text), report)
         periods = _periods(connection, managed)
         if wanted is not None:
             one = meant(connection, managed, wanted)
@@ -109,6 +110,14 @@ def verify(settings: Settings, text: str, wanted: str | None, report: Report) ->
             if finding.state != "unknown":
                 _record(connection, managed, period, finding)
         return found
+
+
+def _all_in_the_lake(connection: Connection, settings: Settings, managed: Managed, report: Report) -> Managed:
+    """With what was staged: hashes are of what a snapshot holds."""
+    if not staged.waiting(connection, managed).files:
+        return managed
+    with only_writer(connection, managed) as locked:
+        return staged.add(connection, settings, locked, report)
 
 
 def _periods(connection: Connection, managed: Managed) -> list[Period]:
@@ -143,6 +152,9 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             snapshot = exported_snapshot(connection)
             managed = registry.get(connection, text)
             period = next((p for p in _periods(connection, managed) if p.range == period.range), period)
+            if staged.waiting(connection, managed).files:
+                late = "many rows were added just now; run the same command again"
+                return Finding(period.name, "unknown", problems=(late,))
             files, problems = _files(settings, managed, period)
             if files is None:
                 return Finding(period.name, "unknown", problems=tuple(problems))

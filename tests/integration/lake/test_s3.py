@@ -75,6 +75,21 @@ def test_rows_go_to_the_bucket_come_back_equal_and_keys_stay_secret(
         assert ACCESS_KEY not in said
     for log in (settings.local.dir / "logs").iterdir():  # Spark's, and the gateway's of the stack
         assert secret not in log.read_text(errors="replace"), log
+    _many_rows(world)
+    assert sum(name.endswith(".parquet") for name in s3_lake.s3.files(s3_lake.bucket)) == 3
+
+
+def _many_rows(world: World) -> None:
+    """They go there too, and those that are taken back leave nothing."""
+    world.run("UPDATE frostline.tables SET bulk_rows = 50")
+    many = "INSERT INTO public.{} SELECT -x, '2020-01-20', x FROM generate_series(1, 100) x"
+    client = world.connect(autocommit=False)
+    client.execute(many.format("events"))
+    client.rollback()
+    for table in ("events", "plain"):
+        world.run(many.format(table))
+    assert world.run("SELECT rows FROM frostline.staged_files") == [(100,)]
+    assert everything(world) == world.run("SELECT * FROM public.plain ORDER BY id")
 
 
 def _database(world: World) -> str:

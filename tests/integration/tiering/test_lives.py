@@ -166,14 +166,14 @@ class Lives(RuleBasedStateMachine):
 
     # What is written
 
-    @rule(month=st.integers(-1, MONTHS + 1), which=CHOICE, value=CHOICE)
-    def insert(self, month: int, which: int, value: int) -> None:
+    @rule(month=st.integers(-1, MONTHS + 1), which=CHOICE, value=CHOICE, rows=st.integers(1, 5))
+    def insert(self, month: int, which: int, value: int, rows: int) -> None:
         column = self._column(which)
-        self.life.born += 2
+        self.life.born += 5
         self._both(
             f"INSERT INTO {{t}} (id, ts, {column}) SELECT {self.life.born} + x,"
             f" timestamptz '2026-01-10Z' + make_interval(months => {month}, hours => x), {self._value(column, value)}"
-            " FROM generate_series(0, 1) x"
+            f" FROM generate_series(1, {rows}) x"
         )
 
     @rule(which=CHOICE, value=CHOICE, every=st.integers(2, 9), returning=st.booleans())
@@ -251,7 +251,7 @@ class Lives(RuleBasedStateMachine):
 
 @pytest.fixture(scope="module")
 def world(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    eager = {"maintenance.files": "2", "maintenance.manifests": "2"}
+    eager = {"maintenance.files": "2", "maintenance.manifests": "2", "gateway.bulk_rows": "3"}
     with new_world(dsn, spark, tmp_path_factory.mktemp("lives"), eager) as world:
         world.run("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')")
         yield world

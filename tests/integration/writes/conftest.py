@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
 from integration.writes import machine
-from integration.writes.pair import Pair, build, build_direct
+from integration.writes.pair import Pair, build, build_bulk, build_direct
 
 
 @pytest.fixture(scope="session", params=["18", "15"])
@@ -25,6 +25,12 @@ def pair(
 def direct(pair: Pair) -> Pair:
     """Another such table in the same database."""
     return build_direct(pair.world)
+
+
+@pytest.fixture(scope="session")
+def bulk(pair: Pair) -> Pair:
+    """And one into which many rows are inserted at once."""
+    return build_bulk(pair.world)
 
 
 @pytest.fixture(scope="session")

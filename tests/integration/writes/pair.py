@@ -99,6 +99,13 @@ def build_direct(world: World) -> Pair:
     )
 
 
+def build_bulk(world: World) -> Pair:
+    """The same, and fifty new rows are many."""
+    found = _archived(Pair(world, ("bulk", "bulk_twin")), COLUMNS.replace("GENERATED ALWAYS AS (id * 10) STORED", ""))
+    world.run("UPDATE frostline.tables SET bulk_rows = 50 WHERE relation = 'bulk'::regclass")
+    return found
+
+
 def _archived(pair: Pair, columns: str) -> Pair:
     world, (tiered, plain) = pair.world, pair.tables
     for table in pair.tables:

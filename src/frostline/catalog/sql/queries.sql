@@ -664,6 +664,10 @@ ORDER BY o.id;
 SELECT o.id FROM frostline.operations o
 WHERE o.table_id = %(table)s AND o.kind = 'trim' AND o.state = 'running' ORDER BY o.id;
 
+-- name: unfinished_appends
+SELECT o.id, o.snapshot_id FROM frostline.operations o
+WHERE o.table_id = %(table)s AND o.kind = 'append' AND o.state = 'running' ORDER BY o.id;
+
 -- name: leaf_of_untier
 SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relkind = 'r';

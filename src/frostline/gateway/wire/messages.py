@@ -15,6 +15,7 @@ SSL_REQUEST = 80877103
 GSS_REQUEST = 80877104
 CANCEL_REQUEST = 80877102
 PROTOCOL_3 = 3
+_LENGTH = struct.Struct("!i").unpack_from
 
 
 class Field(NamedTuple):
@@ -127,6 +128,27 @@ class Body:
     def count(self) -> int:
         return int(struct.unpack("!H", self.take(2))[0])
 
+    def values(self, count: int) -> list[bytes | None]:
+        """That many values, each behind its length. There may be thousands, so this is no place for calls."""
+        data, at, found = self._data, self._at, list[bytes | None]()
+        try:
+            for _ in range(count):
+                (length,) = _LENGTH(data, at)
+                at += 4
+                if length >= 0:
+                    found.append(data[at : at + length])
+                    at += length
+                elif length == -1:
+                    found.append(None)
+                else:
+                    raise ProtocolError("a value in a message has no length")
+        except struct.error:
+            at = len(data) + 1
+        if at > len(data):
+            raise ProtocolError("a message is shorter than it says")
+        self._at = at
+        return found
+
     @property
     def rest(self) -> bytes:
         return self._data[self._at :]
@@ -143,7 +165,7 @@ class Parse:
 class Bind:
     portal: str
     statement: str
-    values: tuple[bytes | None, ...]
+    values: list[bytes | None]
     parameter_formats: tuple[int, ...]
     result_formats: tuple[int, ...]
 
@@ -158,11 +180,8 @@ def bind(body: bytes) -> Bind:
     found = Body(body)
     portal, statement = found.string(), found.string()
     formats = tuple(found.int16() for _ in range(found.count()))
-    values: list[bytes | None] = []
-    for _ in range(found.count()):
-        length = found.int32()
-        values.append(None if length == -1 else found.take(length))
-    return Bind(portal, statement, tuple(values), formats, tuple(found.int16() for _ in range(found.count())))
+    values = found.values(found.count())
+    return Bind(portal, statement, values, formats, tuple(found.int16() for _ in range(found.count())))
 
 
 def startup_parameters(body: bytes) -> dict[str, str]:

@@ -13,8 +13,8 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.lake import layout, writer
+from frostline.lake.decode import HEADER_BYTES, Wire, batch
 from frostline.model.tables import Table, lake_names
-from frostline.pipeline.decode import HEADER_BYTES, Wire, batch
 from frostline.pipeline.slices import Slice
 
 _MOST_ROWS = 4 * layout.ROWS_PER_GROUP

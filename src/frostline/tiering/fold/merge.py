@@ -56,6 +56,13 @@ def snapshot(connection: Connection, settings: Settings, operation: Operation) -
                 raise Interrupted(
                     f"{managed.table} was altered meanwhile; nothing was folded", hint="run the same command again"
                 )
+            # A change of such a row would be merged into files it is not in.
+            late = reader.execute("SELECT FROM frostline.staged_files WHERE table_id = %s LIMIT 1", (managed.id,))
+            if late.fetchone() is not None:
+                raise Interrupted(
+                    f"many rows were added to {managed.table} meanwhile; nothing was folded",
+                    hint="run the same command again",
+                )
             row: Any = reader.execute(
                 "SELECT pg_export_snapshot(), pg_relation_size(t.oid) / current_setting('block_size')::int,"
                 " pg_table_size(t.oid) FROM pg_class t WHERE t.oid = %s",
@@ -84,7 +91,7 @@ def merge(
     said = ""
     for _ in range(_TRIES):
         others = merging.ready(settings, managed, ours, properties, commits.noted(connection, managed))
-        _examine(spark, settings, managed, others)
+        examine(spark, settings, managed, others)
         reached("merge.ready")
         try:
             pipeline.merge(spark, settings, managed, versions, operation.id)
@@ -99,7 +106,7 @@ def merge(
                 hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
             )
         if made.others.snapshots - others.snapshots:
-            _examine(spark, settings, managed, made.others, made.id)
+            examine(spark, settings, managed, made.others, made.id)
         return recorded(connection, settings, managed, operation.id, made)
     raise Interrupted(
         f"{managed.table} was not folded: other programs commit to its Iceberg table all the time; nothing was changed",
@@ -120,7 +127,7 @@ def recorded(connection: Connection, settings: Settings, managed: Managed, opera
     return made
 
 
-def _examine(
+def examine(
     spark: SparkSession, settings: Settings, managed: Managed, others: Others, snapshot_id: int | None = None
 ) -> None:
     """What other engines have added holds no key twice."""

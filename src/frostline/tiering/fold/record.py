@@ -7,7 +7,7 @@ not commit a change of a version that is gone. Whoever comes after it finds anot
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -44,24 +44,29 @@ class Period:
 def record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> int:
     """Returns how many versions were removed."""
     managed = operation.managed
-    periods = list(_periods(connection, settings, operation, made))
+    periods = list(changed(connection, settings, operation, made))
     reached("record.counted")
 
     def also() -> int:
         removed = delta.remove(connection, managed, operation.id)
-        for period in periods:
-            # The hashes were those of other rows; `frostline verify` records them anew.
-            connection.execute(
-                "UPDATE frostline.periods SET rows = %s, bytes = %s, files = %s, digest = NULL"
-                " WHERE table_id = %s AND upper = %s",
-                (period.rows, period.bytes, period.files, managed.id, period.upper),
-            )
+        update(connection, managed, periods)
         reached("record.commit")
         return removed
 
     return commits.show(
         connection, operation, made, also, doing="folding", instead="nothing was folded", fenced="record.fenced"
     )
+
+
+def update(connection: Connection, managed: Managed, periods: Iterable[Period]) -> None:
+    """What is known of periods whose rows have changed."""
+    for period in periods:
+        # The hashes were those of other rows; `frostline verify` records them anew.
+        connection.execute(
+            "UPDATE frostline.periods SET rows = %s, bytes = %s, files = %s, digest = NULL"
+            " WHERE table_id = %s AND upper = %s",
+            (period.rows, period.bytes, period.files, managed.id, period.upper),
+        )
 
 
 def tidy(connection: Connection, managed: Managed) -> None:
@@ -73,7 +78,7 @@ def tidy(connection: Connection, managed: Managed) -> None:
         log.warning("after folding %s: %s", managed.table, str(error).strip())
 
 
-def _periods(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> Iterator[Period]:
+def changed(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> Iterator[Period]:
     """The periods whose rows in the lake have changed."""
     managed, files = operation.managed, storage.of(settings)
     key = managed.field_ids[managed.table.key]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection, connect
@@ -17,9 +18,9 @@ from frostline.delta import fold as delta
 from frostline.errors import RefusedError
 from frostline.faults import reached
 from frostline.lake import catalog as lake
-from frostline.lake.merging import Merged
+from frostline.lake.merging import Merged, Others
 from frostline.report import Report
-from frostline.tiering import shape
+from frostline.tiering import shape, staged
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.commits import Operation, begin
@@ -54,9 +55,17 @@ def fold(settings: Settings, text: str, report: Report, warm: Warm, *, always: b
             done = adopted(connection, settings, locked, report)
             current = registry.get(connection, text) if done else locked  # its snapshot has moved
             waiting = delta.waiting(connection, current)
-            if waiting.versions and (always or due(connection, settings, current, waiting)):
+            folds = waiting.versions > 0 and (always or due(connection, settings, current, waiting))
+            if folds or always or staged.due(connection, settings, current):
+                # A change of a row that was staged is merged into the file it is in.
+                current = staged.add(connection, settings, current, report, partial(_examine, settings, current, warm))
+            if folds:
                 done.append(_one(connection, settings, current, report, warm))
             return done
+
+
+def _examine(settings: Settings, managed: Managed, warm: Warm, others: Others, snapshot_id: int | None) -> None:
+    merge.examine(warm.session(), settings, managed, others, snapshot_id)
 
 
 def adopted(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[Folded]:

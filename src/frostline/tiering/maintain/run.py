@@ -14,7 +14,7 @@ from frostline.lake import condition as lake
 from frostline.lake.condition import Condition, Limits, Work
 from frostline.lake.merging import Merged
 from frostline.report import Report
-from frostline.tiering import clean, shape
+from frostline.tiering import clean, shape, staged
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.commits import Operation, begin
@@ -167,7 +167,11 @@ def _told(work: Work, were: str) -> list[str]:
 def _outlived(connection: Connection, settings: Settings, managed: Managed) -> list[leftovers.Abandoned]:
     own = managed.options.backup_window
     window = settings.maintenance.backup_window if own is None else own
-    return leftovers.outlived(settings, managed, dict(queries.rows(connection, "ages", table=managed.id)), window)
+    found = leftovers.outlived(settings, managed, dict(queries.rows(connection, "ages", table=managed.id)), window)
+    # Who reads an old one may have read files beside it that were staged then, and came with a newer one.
+    live = pins.live_snapshots(connection, managed.id)
+    first = max((place for place, snapshot in enumerate(found, 1) if snapshot.id in live), default=0)
+    return found[first:]
 
 
 def _expired(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[str]:
@@ -177,7 +181,8 @@ def _expired(connection: Connection, settings: Settings, managed: Managed, repor
         claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
         if claimed:
             with report.step(f"expire snapshots of {managed.table}"):
-                gone = leftovers.expire(settings, managed, [s for s in candidates if s.id in claimed])
+                expiring = [snapshot for snapshot in candidates if snapshot.id in claimed]
+                gone = leftovers.expire(settings, managed, expiring, staged.paths(connection, managed))
             notes.append(f"{len(gone)} snapshots were expired")
     if clean.goes_on(connection, managed):
         return notes  # a Spark that outlived its run may still be writing for it

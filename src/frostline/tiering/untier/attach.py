@@ -140,18 +140,25 @@ def _check_unchanged(connection: Connection, operation: Operation) -> None:
         "SELECT tgenabled::text FROM pg_trigger WHERE tgrelid = %s AND tgname = %s",
         (managed.delta_oid, operation.trigger),
     ).fetchone()
+    # Rows that come in files pass the delta, and so the trigger, by.
+    loaded = connection.execute(
+        "SELECT o.loaded_staged = t.staged FROM frostline.operations o JOIN frostline.tables t ON t.id = o.table_id"
+        " WHERE o.id = %s",
+        (operation.id,),
+    ).fetchone()
     found = queries.row(connection, "resolve", schema=operation.schema, name=period.name)
     columns = {(c.name, c.type, c.generated) for c in now.table.columns}
     if (
         periods(connection, now)[:1] != [period]
         or followed != ("A",)
+        or loaded != (True,)
         or found is None
         or operation.leaf is None
         or found[0] != operation.leaf.oid
         or columns != {(c.name, c.type, c.generated) for c in describe.columns(connection, operation.leaf.oid)}
     ):
         raise OperationError(
-            f"{managed.table} or {period} was altered meanwhile; the rows stay in the lake",
+            f"{managed.table} or {period} was altered, or many rows were added, meanwhile; the rows stay in the lake",
             hint="run the same command again",
         )
 

@@ -27,8 +27,8 @@ def follow(connection: Connection, operation: Operation) -> int:
         # The lock of CREATE TRIGGER, before anything is read: it waits for every writer of the delta.
         lock(connection, [(Identifier(*managed.delta), "SHARE ROW EXCLUSIVE")], operation.locks.timeout_ms)
         row = connection.execute(
-            "SELECT o.loaded_from IS NOT DISTINCT FROM t.snapshot_id FROM frostline.operations o"
-            " JOIN frostline.tables t ON t.id = o.table_id WHERE o.id = %s",
+            "SELECT o.loaded_from IS NOT DISTINCT FROM t.snapshot_id AND o.loaded_staged = t.staged"
+            " FROM frostline.operations o JOIN frostline.tables t ON t.id = o.table_id WHERE o.id = %s",
             (operation.id,),
         ).fetchone()
         if row != (True,):

@@ -172,11 +172,15 @@ def _note(reader: Connection, loader: Connection, operation: Operation) -> None:
     """What the leaf holds: which Iceberg snapshot, and which versions of the delta."""
     managed = operation.managed
     query = SQL(
-        "SELECT t.snapshot_id, ARRAY(SELECT d._seq FROM {} d WHERE {}) FROM frostline.tables t WHERE t.id = {}"
+        "SELECT t.snapshot_id, t.staged, ARRAY(SELECT d._seq FROM {} d WHERE {})"
+        " FROM frostline.tables t WHERE t.id = {}"
     ).format(Identifier(*managed.delta), ddl.within(managed.table, operation.period.range), managed.id)
     row = reader.execute(query).fetchone()
     assert row is not None
-    loader.execute("UPDATE frostline.operations SET loaded_from = %s, loaded = %s WHERE id = %s", (*row, operation.id))
+    loader.execute(
+        "UPDATE frostline.operations SET loaded_from = %s, loaded_staged = %s, loaded = %s WHERE id = %s",
+        (*row, operation.id),
+    )
 
 
 def _name(operation: Operation) -> Identifier:

@@ -17,7 +17,7 @@ from frostline.delta import follow as following
 from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
 from frostline.report import Report
-from frostline.tiering import constraints, ddl
+from frostline.tiering import constraints, ddl, staged
 from frostline.tiering.archive import plan, steps
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
@@ -57,7 +57,8 @@ def untier(settings: Settings, text: str, period: str, report: Report, warm: War
     """Bring a period back, and whatever is newer and cold; what an earlier run has begun goes on."""
     with connect(settings.dsn.get_secret_value(), application="frostline untier") as connection:
         managed = registry.get(connection, text)
-        with only_writer(connection, managed) as managed:
+        with only_writer(connection, managed) as locked:
+            managed = staged.add_owned(connection, settings, locked, report)
             wanted = chosen(connection, managed, period)
             done = list(bring_back(connection, settings, managed, wanted, report))
             trim(connection, settings, registry.get_by_id(connection, managed.id), report, warm.session)

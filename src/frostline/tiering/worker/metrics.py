@@ -17,6 +17,7 @@ from frostline.config import Settings
 from frostline.delta import fold as delta
 from frostline.errors import FrostlineError
 from frostline.metrics import Labels
+from frostline.tiering import staged
 from frostline.tiering.archive import plan
 
 PREFIX = "frostline_worker_"
@@ -28,6 +29,8 @@ _TABLES = {
     "unfolded_rows": "changes of cold rows that are not in the lake yet",
     "unfolded_bytes": "their size in Postgres",
     "unfolded_seconds": "since the last fold, while there is any such change",
+    "staged_rows": "rows in files that are not in the Iceberg table yet",
+    "staged_bytes": "their size",
     "lake_bytes": "size of the data files in the lake",
     "lake_rows": "rows in the lake",
 }
@@ -88,6 +91,7 @@ class Metrics(metrics.Metrics):
 def measured(connection: Connection, managed: Managed) -> dict[str, float]:
     """How far behind one table is, and what of it is in the lake."""
     leaves, waiting = plan.expired(connection, managed), delta.waiting(connection, managed)
+    files = staged.waiting(connection, managed)
     ((age,),) = queries.rows(connection, "last_fold", table=managed.id)
     lake = connection.execute(
         "SELECT coalesce(sum(bytes), 0)::bigint, coalesce(sum(rows), 0)::bigint FROM frostline.periods"
@@ -100,6 +104,8 @@ def measured(connection: Connection, managed: Managed) -> dict[str, float]:
         "unfolded_rows": waiting.versions,
         "unfolded_bytes": waiting.bytes,
         "unfolded_seconds": age if waiting.versions else 0,
+        "staged_rows": files.rows,
+        "staged_bytes": files.bytes,
         "lake_bytes": lake[0],
         "lake_rows": lake[1],
     }

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frostline.pipeline.decode import BadCopy, Wire, batch
+from frostline.lake.decode import BadCopy, Wire, batch
 
 DAYS_TO_2000 = 10_957
 MICROS_TO_2000 = DAYS_TO_2000 * 86_400_000_000

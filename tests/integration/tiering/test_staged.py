@@ -1,0 +1,240 @@
+"""Files with new old rows become the Iceberg table's own; no row is missed or doubled by whatever happens before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from fix_faults import at
+from fix_tiering import World, new_world
+from frostline.catalog import registry
+from frostline.catalog.database import connect
+from frostline.errors import FrostlineError
+from frostline.faults import APPEND_POINTS, InjectedFault
+from frostline.lake import files
+from frostline.lake.storage import of
+from frostline.report import Silent
+from frostline.tiering import clean, staged, verify
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import Folded, fold
+from frostline.tiering.locks import only_writer
+from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import untier
+from integration.tiering.test_archive import SIMPLE
+
+
+@pytest.fixture(scope="module")
+def cold(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """January and February in the lake, and a twin of all rows."""
+    with new_world(dsn, spark, tmp_path_factory.mktemp("staged"), {"gateway.bulk_rows": "50"}) as world:
+        world.run(SIMPLE)
+        world.run("CREATE TABLE twin (LIKE events); INSERT INTO twin SELECT * FROM events")
+        world.register("public.events")
+        world.archive("public.events")
+        yield world
+
+
+def both(world: World, statement: str) -> None:
+    for table in ("events", "twin"):
+        world.run(statement.replace("{t}", table))
+
+
+def add(world: World, first: int, rows: int = 100, start: str = "2020-01-02") -> None:
+    both(
+        world,
+        f"INSERT INTO {{t}} (id, ts, v) SELECT x, timestamptz '{start}Z' + (x % 700) * interval '1 h', x"
+        f" FROM generate_series({first}, {first + rows - 1}) x",
+    )
+
+
+def same(world: World) -> None:
+    found, wanted = (world.run(f"SELECT * FROM {table} ORDER BY 1, 2") for table in ("events", "twin"))
+    assert found == wanted
+
+
+def waiting(world: World) -> list[str]:
+    return [path for (path,) in world.run("SELECT path FROM frostline.staged_files ORDER BY id")]
+
+
+def in_the_lake(world: World) -> set[str]:
+    with connect(world.dsn) as connection:
+        managed = registry.get(connection, "public.events")
+    assert managed.metadata_location is not None
+    assert managed.snapshot_id is not None
+    return {f.path for f in files.snapshot(of(world.settings), managed.metadata_location, managed.snapshot_id).files}
+
+
+def folded(world: World, *, always: bool = True) -> list[Folded]:
+    with Warm(world.spark_here) as warm:
+        return fold(world.settings, "public.events", Silent(), warm, always=always)
+
+
+def test_a_fold_takes_the_files_as_they_are(cold: World) -> None:
+    add(cold, 10_000)
+    paths = waiting(cold)
+    assert paths
+    assert folded(cold, always=False) == []
+    assert waiting(cold) == paths  # too few, and too young
+    assert folded(cold) == []  # nothing to merge
+    assert waiting(cold) == []
+    assert set(paths) <= in_the_lake(cold)
+    same(cold)
+    found = verify.verify(cold.settings, "public.events", None, Silent())
+    assert [one.state for one in found] == ["good"] * len(found)
+
+
+def test_changes_of_staged_rows_are_merged_into_their_files(cold: World) -> None:
+    add(cold, 11_000)
+    both(cold, "UPDATE {t} SET v = -v WHERE id BETWEEN 11010 AND 11020")
+    both(cold, "DELETE FROM {t} WHERE id BETWEEN 11015 AND 11030")
+    same(cold)
+    cold.run("UPDATE frostline.tables SET fold_age = 0")
+    (done,) = folded(cold, always=False)
+    cold.run("UPDATE frostline.tables SET fold_age = NULL")
+    assert (done.updated, done.deleted, done.inserted) == (5, 16, 0)
+    assert waiting(cold) == []
+    same(cold)
+
+
+def test_beside_files_of_deletes_staged_rows_are_read(cold: World) -> None:
+    cold.run("UPDATE frostline.tables SET merge_mode = 'merge-on-read'")
+    both(cold, "DELETE FROM {t} WHERE id BETWEEN 30 AND 40")
+    folded(cold)
+    add(cold, 12_000)
+    both(cold, "UPDATE {t} SET v = 0 WHERE id IN (12005, 45)")
+    assert waiting(cold)
+    same(cold)
+    assert cold.run("SELECT count(*), sum(v) FROM events WHERE ts < '2020-02-01'") == cold.run(
+        "SELECT count(*), sum(v) FROM twin WHERE ts < '2020-02-01'"
+    )
+    folded(cold)
+    same(cold)
+    cold.run("UPDATE frostline.tables SET merge_mode = 'copy-on-write'")
+
+
+def test_whatever_fails_the_next_run_finishes(cold: World, tmp_path: Path) -> None:
+    reached: set[str] = set()
+    for number, point in enumerate([*APPEND_POINTS, "append.adopt"]):
+        add(cold, 20_000 + 1000 * number, start="2020-02-01")
+        fail = "append.commit" if point == "append.adopt" else point
+        with at(tmp_path, lambda now, fail=fail: now != fail) as seen, pytest.raises(InjectedFault):  # type: ignore[misc]
+            folded(cold)
+        reached |= set(seen)
+        same(cold)
+        if point == "append.adopt":
+            with at(tmp_path, lambda now: now != "append.adopt") as seen, pytest.raises(InjectedFault):
+                folded(cold)
+            reached |= set(seen)
+            same(cold)
+        add(cold, 20_500 + 1000 * number, start="2020-02-01")  # meanwhile
+        folded(cold)
+        assert waiting(cold) == []
+        same(cold)
+    assert set(APPEND_POINTS) <= reached
+    assert cold.run("SELECT count(*) FROM frostline.operations WHERE state = 'running'") == [(0,)]
+
+
+def cleaned(world: World) -> None:
+    with connect(world.dsn) as connection:
+        managed = registry.get(connection, "public.events")
+        with only_writer(connection, managed) as locked:
+            clean.clean(connection, world.settings, locked, 0, Silent())
+
+
+def test_only_files_that_nobody_will_read_are_removed(cold: World, tmp_path: Path) -> None:
+    add(cold, 30_000)
+    with at(tmp_path, lambda now: now != "append.commit"), pytest.raises(InjectedFault):
+        folded(cold)
+    add(cold, 30_200)
+    left = cold.directory("events") / "data" / "staged-1-left.parquet"
+    left.write_bytes(b"")
+    cleaned(cold)  # also the commit that was never shown
+    assert not left.exists()
+    same(cold)
+    client = cold.connect(autocommit=False)
+    client.execute("INSERT INTO events SELECT x, '2020-01-20Z', x FROM generate_series(31000, 31099) x")
+    left.write_bytes(b"")
+    cleaned(cold)  # while a transaction is about to commit
+    client.commit()
+    cold.run("INSERT INTO twin SELECT x, '2020-01-20Z', x FROM generate_series(31000, 31099) x")
+    same(cold)
+    cleaned(cold)
+    assert not left.exists()
+    folded(cold)
+    same(cold)
+
+
+def test_who_waits_until_its_files_are_gone_tries_again(cold: World, tmp_path: Path) -> None:
+    def act(point: str) -> None:
+        if point == "write.flushed":
+            cleaned(cold)
+
+    insert = "INSERT INTO events SELECT x, '2020-01-21Z', x FROM generate_series(32000, 32099) x"
+    client = cold.connect()
+    with at(tmp_path, act), pytest.raises(psycopg.errors.SerializationFailure):
+        client.execute(insert)
+    assert cold.run("SELECT count(*) FROM events WHERE id >= 32000") == [(0,)]
+    client.execute(insert)
+    cold.run(insert.replace("events", "twin"))
+    same(cold)
+
+
+def test_columns_that_come_and_go_after_rows_were_staged(cold: World) -> None:
+    add(cold, 33_000)
+    both(cold, "ALTER TABLE {t} ADD COLUMN note text DEFAULT 'old'")
+    same(cold)
+    both(cold, "UPDATE {t} SET note = NULL WHERE id = 33001")
+    both(cold, "INSERT INTO {t} SELECT x, '2020-01-22Z', x, 'n' || x FROM generate_series(34000, 34099) x")
+    same(cold)
+    folded(cold)
+    assert waiting(cold) == []
+    both(
+        cold,
+        "INSERT INTO {t} SELECT x, '2020-01-22Z', x, nullif('n' || x, 'n35001') FROM generate_series(35000, 35099) x",
+    )
+    assert waiting(cold)  # the lake has the column by now
+    same(cold)
+    both(cold, "ALTER TABLE {t} DROP COLUMN note")
+    both(cold, "ALTER TABLE {t} ALTER COLUMN v TYPE bigint")
+    same(cold)
+    add(cold, 36_000)
+    folded(cold)
+    add(cold, 37_000)
+    same(cold)
+
+
+def returned(world: World, period: str) -> list[Any]:
+    with Warm(world.spark_here) as warm:
+        return untier(world.settings, "public.events", period, Silent(), warm)
+
+
+def test_rows_that_are_staged_while_a_period_comes_back_are_not_left_behind(cold: World, tmp_path: Path) -> None:
+    add(cold, 38_000, start="2020-02-01")
+
+    def act(point: str) -> None:
+        if point == "compare.begin":
+            add(cold, 39_000, start="2020-02-01")
+
+    with at(tmp_path, act), pytest.raises(FrostlineError, match=r"many rows were added|differ"):
+        returned(cold, "2020-02-10")
+    same(cold)
+    returned(cold, "2020-02-10")
+    same(cold)
+    assert waiting(cold) == []
+    cold.archive("public.events")
+    same(cold)
+
+
+def test_all_rows_come_back(cold: World) -> None:
+    add(cold, 50_000)
+    add(cold, 51_000, start="2019-05-01")  # below the oldest period
+    with connect(cold.dsn) as connection:
+        assert staged.waiting(connection, registry.get(connection, "public.events")).rows == 200
+    unregister(cold.settings, "public.events", Silent(), keep_lake=False)
+    same(cold)
+    assert not list(Path(cold.settings.warehouse).rglob("staged-*"))
