@@ -170,8 +170,12 @@ def _outlived(connection: Connection, settings: Settings, managed: Managed) -> l
     found = leftovers.outlived(settings, managed, dict(queries.rows(connection, "ages", table=managed.id)), window)
     # Who reads an old one may have read files beside it that were staged then, and came with a newer one.
     live = pins.live_snapshots(connection, managed.id)
-    first = max((place for place, snapshot in enumerate(found, 1) if snapshot.id in live), default=0)
-    return found[first:]
+    oldest = max((place for place, snapshot in enumerate(found) if snapshot.id in live), default=-1)
+    return [
+        snapshot
+        for place, snapshot in enumerate(found)
+        if place > oldest or not any(map(staged.is_named, snapshot.files))
+    ]
 
 
 def _expired(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[str]:
