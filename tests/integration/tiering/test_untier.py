@@ -422,8 +422,8 @@ def test_a_file_that_holds_rows_of_two_periods_keeps_those_that_stay(world: Worl
         """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int NOT NULL, PRIMARY KEY (id, ts))
     PARTITION BY RANGE (ts);
-CREATE TABLE public.events_a PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-01-16');
-CREATE TABLE public.events_b PARTITION OF public.events FOR VALUES FROM ('2020-01-16') TO ('2020-02-01');
+CREATE TABLE public.events_a PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-01-16 12:00');
+CREATE TABLE public.events_b PARTITION OF public.events FOR VALUES FROM ('2020-01-16 12:00') TO ('2020-02-01');
 CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
 INSERT INTO public.events SELECT i, timestamptz '2020-01-01' + i * interval '1 h', i FROM generate_series(0, 800) i;
 CREATE TABLE public.plain AS TABLE public.events;
@@ -434,7 +434,7 @@ CREATE TABLE public.plain AS TABLE public.events;
     both(world, "UPDATE {t} SET v = v + 1 WHERE id % 10 = 0")
     with Warm(world.spark_here) as warm:
         fold(world.settings, "public.events", Silent(), warm)
-    inside = replace(managed(world), seam=_seam("2020-01-16 00:00:00+00"))
+    inside = replace(managed(world), seam=_seam("2020-01-16 12:00:00+00"))
     assert len(surplus.places(world.settings, inside, None)[1]) == 1
     back(world, "events_b")
     nothing_left(world)
