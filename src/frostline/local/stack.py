@@ -23,6 +23,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from frostline.catalog.database import connect
 from frostline.catalog.install import install
 from frostline.config import Settings
 from frostline.errors import StackError
@@ -32,6 +33,7 @@ from frostline.local.background import Background
 from frostline.local.ports import choose_port, free_port, port_is_free
 from frostline.local.postgres import SUPERUSER, Running, Server
 from frostline.report import Report
+from frostline.tiering import writing
 
 DATABASE = "app"
 GATEWAY = Background("gateway", "gateway")
@@ -119,6 +121,8 @@ def up(settings: Settings, report: Report, *, worker: bool = False) -> Stack:
                 record = _start_postgres(settings, directory, record, report)
             record.write(directory)
             install(record.dsn)
+            with connect(record.dsn) as connection:
+                writing.equip(connection)
             _start_gateway(settings, directory, record, report)
             if worker:
                 _start_worker(settings, directory, record, report)

@@ -19,7 +19,9 @@ import pytest
 
 from fix_commands import Run, command, failed_clearly
 from frostline import config
+from frostline.catalog.database import connect
 from frostline.config import Settings
+from frostline.delta import collect
 from frostline.errors import StackError
 from frostline.local import processes, stack, user
 from frostline.local.artifacts import cache_directory
@@ -27,6 +29,7 @@ from frostline.local.ports import free_port
 from frostline.local.processes import Process
 from frostline.local.stack import Stack
 from frostline.report import Report
+from frostline.tiering import register
 
 
 @pytest.fixture
@@ -161,6 +164,23 @@ def test_a_restart_keeps_data_password_and_ports(own: Settings, report: Report) 
     assert second.dsn == first.dsn
     assert port(second, "gateway") == port(first, "gateway")
     assert answer(second.dsn) == 42
+
+
+def test_up_after_an_upgrade_brings_registered_tables_along(own: Settings, report: Report) -> None:
+    """The gateway and the functions that store what it holds have to be of one version."""
+    first = stack.up(own, report)
+    with connect(first.dsn) as connection:
+        connection.execute("CREATE TABLE public.e (id int, d date, PRIMARY KEY (id, d)) PARTITION BY RANGE (d)")
+        connection.execute(
+            "CREATE TABLE public.e_now PARTITION OF public.e FOR VALUES FROM ('2026-01-01') TO (maxvalue)"
+        )
+        register.register(connection, "public.e", "1 month")
+        connection.execute("COMMENT ON FUNCTION frostline.store_1(oid, bool) IS 'stores cold rows, version 1'")
+    stack.down(own, report)
+    second = stack.up(own, report)
+    with connect(second.dsn) as connection:
+        said = connection.execute("SELECT obj_description('frostline.store_1(oid, bool)'::regprocedure, 'pg_proc')")
+        assert said.fetchone() == (collect.VERSION,)
 
 
 def test_up_after_postgres_was_killed_starts_it_again(own: Settings, report: Report) -> None:
