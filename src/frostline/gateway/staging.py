@@ -33,7 +33,7 @@ from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 from frostline.lake import files, staged, writer
-from frostline.lake.decode import HEADER_BYTES, SIGNATURE, BadCopy, Wire, batch
+from frostline.lake.decode import TRAILER, BadCopy, Wire, batch, without_header
 from frostline.lake.engine import parquet_scan
 from frostline.lake.layout import INSTALLATION, iceberg_type
 from frostline.lake.pruning import Column, Compare
@@ -42,7 +42,6 @@ from frostline.lake.writer import Writer
 from frostline.model.bounds import Range
 
 _BLOCK_BYTES = 2 * 1024 * 1024  # of rows that are turned into columns at once
-_TRAILER = b"\xff\xff"
 
 
 @dataclass(frozen=True)
@@ -187,8 +186,8 @@ def _messages(backing: Backing, query: str) -> Iterator[bytes]:
             if length > 0:
                 row = bytes(data)
                 if not begun:
-                    row, begun = _without_header(row), True
-                if row and row != _TRAILER:
+                    row, begun = without_header(row), True
+                if row and row != TRAILER:
                     yield row
             elif length == 0:
                 poll.poll()
@@ -206,13 +205,6 @@ def _messages(backing: Backing, query: str) -> Iterator[bytes]:
             pass
     if last is not None and last.status == ExecStatus.FATAL_ERROR:
         raise error_from_result(last)
-
-
-def _without_header(message: bytes) -> bytes:
-    """The header comes with the first row."""
-    if not message.startswith(SIGNATURE) or any(message[len(SIGNATURE) : HEADER_BYTES]):
-        raise BadCopy("this is no binary COPY")
-    return message[HEADER_BYTES:]
 
 
 def _unused(view: View, bench: Bench, written: Written, made: Sequence[StagedFile]) -> bool:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-SIGNATURE = b"PGCOPY\n\xff\r\n\0"
-HEADER_BYTES = len(SIGNATURE) + 8  # flags and the length of an extension that nobody has written yet
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0"
+TRAILER = b"\xff\xff"  # the last message
+_HEADER_BYTES = len(_SIGNATURE) + 8  # flags and the length of an extension that nobody has written yet
 _PADDING = bytes(16)  # the value of a NULL in the last row is read past its end, and thrown away
 _DAYS_TO_2000 = 10_957
 _MICROS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
@@ -35,6 +36,13 @@ class Wire:
     name: str
     wire: str
     arrow: pa.DataType
+
+
+def without_header(message: bytes) -> bytes:
+    """The header comes with the first row."""
+    if not message.startswith(_SIGNATURE) or any(message[len(_SIGNATURE) : _HEADER_BYTES]):
+        raise BadCopy("this is no binary COPY")
+    return message[_HEADER_BYTES:]
 
 
 def batch(rows: Sequence[bytes], columns: Sequence[Wire]) -> pa.RecordBatch:

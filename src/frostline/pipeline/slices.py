@@ -10,12 +10,11 @@ import psycopg2
 import pyarrow as pa
 
 from frostline.catalog.database import session_sql
-from frostline.lake.decode import HEADER_BYTES, SIGNATURE, BadCopy, Wire, batch
+from frostline.lake.decode import TRAILER, BadCopy, Wire, batch, without_header
 from frostline.lake.writer import Target, Writer, Written
 
 # Small enough for a processor's cache, large enough that Python's part of the work does not show.
 _BLOCK_BYTES = 2 * 1024 * 1024
-_TRAILER = b"\xff\xff"
 
 
 class TaskFailed(Exception):
@@ -96,7 +95,7 @@ class _Rows:
     def end(self) -> None:
         """All has come: the last message says that there is nothing more."""
         self._flush()
-        if self._block != [_TRAILER]:
+        if self._block != [TRAILER]:
             raise BadCopy("the copy ended early")
 
     def _collect(self) -> Generator[None, bytes, None]:
@@ -112,16 +111,9 @@ class _Rows:
     def _flush(self) -> None:
         rows, self._block = self._block, []
         if not self._begun and rows:
-            rows[:1] = [row for row in (_without_header(rows[0]),) if row]
+            rows[:1] = [row for row in (without_header(rows[0]),) if row]
             self._begun = True
-        if rows and rows[-1] == _TRAILER:
+        if rows and rows[-1] == TRAILER:
             self._block.append(rows.pop())
         if rows:
             self._take(batch(rows, self._columns))
-
-
-def _without_header(message: bytes) -> bytes:
-    """The header comes with the first row."""
-    if not message.startswith(SIGNATURE) or any(message[len(SIGNATURE) : HEADER_BYTES]):
-        raise BadCopy("this is no binary COPY")
-    return message[HEADER_BYTES:]

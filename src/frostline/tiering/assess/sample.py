@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.lake import layout, writer
-from frostline.lake.decode import HEADER_BYTES, Wire, batch
+from frostline.lake.decode import TRAILER, Wire, batch, without_header
 from frostline.model.tables import Table, lake_names
 from frostline.pipeline.slices import Slice
 
@@ -21,7 +21,6 @@ _MOST_ROWS = 4 * layout.ROWS_PER_GROUP
 _MOST_BYTES = 32_000_000
 _RUNS = 4  # of adjoining pages, for adjoining rows are alike and compress together, in the lake too
 _ROWS_AT_ONCE = 5_000
-_TRAILER = b"\xff\xff"
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _batches(connection: Connection, managed: Managed, source: Source, among: in
     for part in _runs(connection, source, limit):
         with connection.cursor().copy(_query(managed, source, part, limit)) as copy:
             messages = [bytes(message) for message in copy]
-        rows = [row for row in (messages[0][HEADER_BYTES:], *messages[1:]) if row and row != _TRAILER]
+        rows = [row for row in (without_header(messages[0]), *messages[1:]) if row and row != TRAILER]
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             yield batch(rows[start : start + _ROWS_AT_ONCE], columns)
 
