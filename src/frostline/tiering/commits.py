@@ -14,8 +14,9 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import OperationError
+from frostline.errors import Interrupted, OperationError, UnknownOutcome
 from frostline.faults import reached
+from frostline.lake import catalog as lake
 from frostline.lake import merging
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range, parse_bound
@@ -65,6 +66,22 @@ def committed(connection: Connection, settings: Settings, operation: Operation) 
     managed = operation.managed
     known = ours(connection, managed), noted(connection, managed)
     return merging.found(settings, managed, operation.id, *known, alone=True)
+
+
+def unseen(id_: int, managed: Managed, kept: str) -> UnknownOutcome:
+    """An operation has committed, and its commit is not found; `kept` is what was not changed for it."""
+    return UnknownOutcome(
+        f"the lake shows no commit of operation {id_} on {managed.table}; {kept}",
+        hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
+    )
+
+
+def in_the_way(managed: Managed, kept: str) -> Interrupted:
+    """Another engine's commits stand above the registry's snapshot, and only a fold takes them over."""
+    return Interrupted(
+        f"another program has committed to the Iceberg table of {managed.table}; {kept}",
+        hint="run frostline fold, which takes that over, then the same command again",
+    )
 
 
 def periods(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:

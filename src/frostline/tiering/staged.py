@@ -15,7 +15,6 @@ from frostline.catalog.database import Connection
 from frostline.catalog.names import FENCE
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted, UnknownOutcome
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable, files, leftovers, merging, staged, storage
@@ -126,18 +125,12 @@ def _one(
         ours, noted = commits.ours(connection, managed), commits.noted(connection, managed)
         others = merging.ready(settings, managed, ours, {}, noted)
         if others.snapshots and examine is None:
-            raise Interrupted(
-                f"another program has committed to the Iceberg table of {managed.table}; nothing was changed",
-                hint="run frostline fold, which takes that over, then the same command again",
-            )
+            raise commits.in_the_way(managed, "nothing was changed")
         lake.add(settings, managed, found, {OPERATION: str(operation.id)})
         reached("append.commit")
         made = merging.found(settings, managed, operation.id, ours, noted)
         if made is None:
-            raise UnknownOutcome(
-                f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as they did",
-                hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
-            )
+            raise commits.unseen(operation.id, managed, "readers go on as they did")
         if made.others.snapshots:
             assert examine is not None
             examine(made.others, made.id)

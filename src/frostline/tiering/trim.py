@@ -14,9 +14,7 @@ from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted, UnknownOutcome
 from frostline.faults import reached
-from frostline.lake import catalog as lake
 from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
@@ -76,18 +74,12 @@ def _one(connection: Connection, settings: Settings, managed: Managed, commit: C
     properties = layout.merge_properties(managed, managed.options.file_size or settings.lake.file_size)
     others = merging.ready(settings, managed, ours, properties, commits.noted(connection, managed))
     if others.snapshots:
-        raise Interrupted(
-            f"another program has committed to the Iceberg table of {managed.table}; nothing was removed from it",
-            hint="run frostline fold, which takes that over, then the same command again",
-        )
+        raise commits.in_the_way(managed, "nothing was removed from it")
     commit(operation.id)
     reached("trim.commit")
     made = commits.committed(connection, settings, operation)
     if made is None:
-        raise UnknownOutcome(
-            f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as they did",
-            hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
-        )
+        raise commits.unseen(operation.id, managed, "readers go on as they did")
     _record(connection, settings, operation, made)
 
 

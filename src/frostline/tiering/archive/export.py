@@ -8,7 +8,6 @@ from psycopg.sql import SQL, Identifier
 
 from frostline.catalog.database import Connection, connect
 from frostline.config import Settings
-from frostline.errors import UnknownOutcome
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable
@@ -40,7 +39,7 @@ def export(connection: Connection, spark: SparkSession, settings: Settings, oper
         if snapshot is None and not lake.only_ours_above(settings, managed, ours):
             break
     if snapshot is None:
-        raise _nothing(operation)
+        raise commits.unseen(operation.id, operation.managed, "nothing was swapped")
     reached("export.flush")
     durable.flush(settings, managed)
     reached("export.flushed")
@@ -78,10 +77,3 @@ def _copy(
         pipeline.export(spark, settings, managed, pipeline.Source(leaf, *row), operation.id)
         reached("export.commit")
         reader.rollback()
-
-
-def _nothing(operation: Operation) -> UnknownOutcome:
-    return UnknownOutcome(
-        f"the lake shows no commit of operation {operation.id} on {operation.managed.table}; nothing was swapped",
-        hint=f"does another program write to {'.'.join(lake.identifier(operation.managed))}? run the command again",
-    )

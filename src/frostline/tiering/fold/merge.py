@@ -15,9 +15,8 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import fold as delta
-from frostline.errors import Interrupted, UnknownOutcome
+from frostline.errors import Interrupted
 from frostline.faults import reached
-from frostline.lake import catalog as lake
 from frostline.lake import durable, layout, merging
 from frostline.lake.merging import Merged, Others
 from frostline.model.tables import Column
@@ -101,10 +100,7 @@ def merge(
         reached("merge.commit")
         made = merging.found(settings, managed, operation.id, ours)
         if made is None:
-            raise UnknownOutcome(
-                f"the lake shows no commit of operation {operation.id} on {managed.table}; the delta is as it was",
-                hint=f"does another program write to {'.'.join(lake.identifier(managed))}? run the command again",
-            )
+            raise commits.unseen(operation.id, managed, "the delta is as it was")
         if made.others.snapshots - others.snapshots:
             examine(spark, settings, managed, made.others, made.id)
         return recorded(connection, settings, managed, operation.id, made)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import OperationError, UnknownOutcome
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.lake import durable, inspect, layout, merging, storage
 from frostline.lake import files as lake
@@ -45,10 +45,7 @@ def rewrite(
     if made is None and lake_table(settings, managed).metadata.current_snapshot_id == managed.snapshot_id:
         return "Iceberg found nothing that would be better for it"
     if made is None:
-        raise UnknownOutcome(
-            f"the lake shows no commit of operation {operation.id} on {managed.table}; readers go on as before",
-            hint="does another program write to the Iceberg table? run the same command again",
-        )
+        raise commits.unseen(operation.id, managed, "readers go on as before")
     return made
 
 
