@@ -106,14 +106,15 @@ def test_a_plain_table_is_sampled_and_shown_how_it_can_be_cut(server: str) -> No
     many = found["many"]
     assert (many.kind, many.key, many.key_type) == ("plain", "created_at", "timestamp")
     assert many.sizes is not None
-    assert many.sizes.rows == pytest.approx(300_000, rel=0.1)
+    # Of a sample of n pages the deviation is a root of n: five of them.
+    assert many.sizes.rows == pytest.approx(300_000, rel=0.25)
     assert many.next == "frostline partition public.many --by created_at --period month --key id,created_at"
     assert [one.reason for one in many.obstacles] == [
         "it is not a partitioned table",
         "foreign keys of other tables point at it (public.notes.notes_log_fkey)",
     ]
     assert many.cold is not None
-    assert many.cold.rows == pytest.approx(300_000, rel=0.1)
+    assert many.cold.rows == pytest.approx(300_000, rel=0.25)
     assert many.sampled is not None
     assert 1 < many.sampled.row_bytes < many.sizes.row_bytes / 3
     assert found["notes"].notes == ["it has no column of a time or date by which it could be cut"]
