@@ -1,15 +1,15 @@
 """Rows becoming Parquet files of an Iceberg table: in its sort order, one partition a file, with their metrics.
 
-Rows are collected until they are as large as a file may be in memory, sorted, and written. So the memory a writer
-needs does not depend on how many rows it gets. Nothing here knows Spark; the files belong to no snapshot until
-`catalog.append` commits them.
+Rows that come in order, as they mostly do, go into a file as they come. Others are collected until they are as large as
+a file may be in memory, sorted, and written. So the memory a writer needs does not depend on how many rows it gets.
+Nothing here knows Spark; the files belong to no snapshot until `catalog.append` commits them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,7 +114,10 @@ class Writer:
     target: Target
     written: list[Written] = field(default_factory=list)
     _collected: list[list[pa.Array]] = field(default_factory=list)  # per column
+    _rows: int = 0  # of these
     _bytes: int = 0
+    _file: _File | None = None  # to which rows are added as long as they come in order
+    _unordered: bool = False  # what is collected has to be sorted
 
     def __post_init__(self) -> None:
         (self._part,) = self.target.spec.fields  # the period: our tables are partitioned by nothing else
@@ -123,25 +126,24 @@ class Writer:
         self._locations = load_location_provider(self.target.location, dict(self.target.properties))
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._collected = self._collected or [[] for _ in batch.columns]
-        for arrays, array in zip(self._collected, batch.columns, strict=True):
-            arrays.append(array)
-        self._bytes += batch.nbytes
-        if self._bytes >= self.target.file_bytes:
+        self._collect(batch.columns, batch.num_rows, batch.nbytes)
+        if self._bytes + (self._file.bytes if self._file is not None else 0) >= self.target.file_bytes:
             self.flush()
+        elif not self._unordered and (
+            self._rows >= _ROWS_AT_ONCE or (self._rows >= ROWS_PER_GROUP and self._bytes >= self.target.file_bytes // 8)
+        ):
+            self._go_on()
 
     def flush(self) -> None:
         """Write what has been collected."""
-        collected, self._collected, self._bytes = self._collected, [], 0
-        if not collected:
+        if self._rows and not self._unordered:
+            self._append(self._table())
+        self._finish()
+        if not self._rows:
             return
         names = [column.name for column in self.target.schema.fields]
-        table = pa.table([pa.chunked_array(arrays) for arrays in collected], names=names)
-        period = self._period(table)
-        if period is not None and self._sorted_already(table):
-            self._write(table, period, None)  # as rows mostly come: none has to be moved
-            return
-        del table  # and with it the parts, as they are joined
+        collected = self._taken()
+        period = self._period(pa.chunked_array(collected[names.index(self._key.name)]))
         table = pa.table([_joined(arrays) for arrays in collected], names=names)
         order = self._order(table)
         if period is not None:
@@ -153,25 +155,84 @@ class Writer:
 
     def discard(self) -> None:
         """Remove what was written: nobody is going to refer to it."""
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
         for file in self.written:
             with contextlib.suppress(OSError):
                 self._io.delete(file.path)
 
-    def _sorted_already(self, table: pa.Table) -> bool:
-        """By the first column alone, if that tells all rows apart."""
-        if not self.target.sorted_by:
-            return True
-        name, direction, _ = self.target.sorted_by[0]
-        return direction == "ascending" and _increasing(table[name])
+    def _collect(self, columns: Sequence[pa.Array], rows: int, size: int) -> None:
+        self._collected = self._collected or [[] for _ in columns]
+        for arrays, array in zip(self._collected, columns, strict=True):
+            arrays.append(array)
+        self._rows += rows
+        self._bytes += size
+
+    def _taken(self) -> list[list[pa.Array]]:
+        collected, self._collected = self._collected, []
+        self._rows = self._bytes = 0
+        self._unordered = False
+        return collected
+
+    def _table(self) -> pa.Table:
+        names = [column.name for column in self.target.schema.fields]
+        return pa.table([pa.chunked_array(arrays) for arrays in self._collected], names=names)
+
+    def _go_on(self) -> None:
+        """Write whole row groups of what is there; the rest waits for more."""
+        table, size = self._table(), self._bytes
+        whole = table.num_rows - table.num_rows % ROWS_PER_GROUP
+        if self._append(table.slice(0, whole)):
+            for batch in table.slice(whole).to_batches():
+                self._collect(batch.columns, batch.num_rows, size * batch.num_rows // table.num_rows)
+        else:
+            self._finish()
+            self._unordered = True
+
+    def _append(self, table: pa.Table) -> bool:
+        """Add rows that come in order, one partition after the other, to their files; False: they do not, and stay."""
+        last = self._file.last if self._file is not None else None
+        if not in_order(table, self.target.sorted_by, last):
+            return False
+        parts = self._parts(table)
+        if not parts or (self._file is not None and parts[0][0] < self._file.partition):
+            return False
+        for period, part in parts:
+            if self._file is not None and self._file.partition != period:
+                self._finish()
+            if self._file is None:
+                self._file = self._opened(period, part)
+            self._file.add(part)
+        self._taken()
+        return True
+
+    def _parts(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
+        """Rows of each partition; none where partitions come again."""
+        column = table[self._key.name]
+        period = self._period(column)
+        if period is not None:
+            return [(period, table)]
+        periods = self._periods(column)
+        if (periods[1:] < periods[:-1]).any():
+            return []
+        starts = [0, *(np.flatnonzero(np.diff(periods)) + 1).tolist()]
+        ends = [*starts[1:], table.num_rows]
+        return [(int(periods[start]), table.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
+
+    def _finish(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            self.written.append(file.finished())
 
     def _order(self, table: pa.Table) -> Any:
         if not self.target.sorted_by:
             return np.arange(table.num_rows)
         return pc.sort_indices(table, sort_keys=self.target.sorted_by).to_numpy()
 
-    def _period(self, table: pa.Table) -> int | None:
+    def _period(self, column: pa.ChunkedArray) -> int | None:
         """The partition of all rows, if it is one: that of the first and the last moment."""
-        ends = pc.min_max(table[self._key.name])
+        ends = pc.min_max(column)
         first, last = self._periods(pa.chunked_array([pa.array([ends["min"], ends["max"]])]))
         return int(first) if first == last else None
 
@@ -180,73 +241,104 @@ class Writer:
         return partition_values(self._part.transform, self._key.field_type, column)
 
     def _write(self, table: pa.Table, partition: int, rows: Any) -> None:
-        count = table.num_rows if rows is None else len(rows)
-        path = self._path(partition)
-        metrics = Metrics({c.field_id: Column(_primitive(c)) for c in self.target.schema.fields})
-        output = self._io.new_output(path)
+        """A file of these rows, in that order."""
+        middle = max(len(rows) // 2 - ROWS_PER_GROUP // 2, 0)
+        file = self._opened(partition, table.take(pa.array(rows[middle : middle + ROWS_PER_GROUP])))
         try:
-            with (
-                output.create() as stream,
-                pq.ParquetWriter(stream, self._file_schema(), **self._options(table, rows, count)) as writer,
-            ):
-                for start in range(0, count, _ROWS_AT_ONCE):
-                    part = _in_order(table, rows, start, min(start + _ROWS_AT_ONCE, count))
-                    metrics.add(part)
-                    writer.write_table(self._with_ids(part), row_group_size=ROWS_PER_GROUP)
-                writer.close()
-                footer = writer.writer.metadata
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                file.add(table.take(pa.array(rows[start : start + _ROWS_AT_ONCE])))
         except BaseException:
-            with contextlib.suppress(OSError):
-                self._io.delete(path)
+            file.abandon()
             raise
-        self.written.append(self._described(path, len(output), partition, footer, metrics))
+        self.written.append(file.finished())
+
+    def _opened(self, partition: int, sample: pa.Table) -> _File:
+        return _File(self.target, self._io, self._path(partition), partition, sample.slice(0, ROWS_PER_GROUP))
 
     def _path(self, partition: int) -> str:
         transform, name = self._part.transform, f"{self.target.prefix}-{uuid.uuid4().hex}.parquet"
         value = transform.to_human_string(transform.result_type(self._key.field_type), partition)
         return self._locations.new_data_location(f"{self._part.name}={value}/{name}")
 
-    def _file_schema(self) -> pa.Schema:
-        return pa.schema(
-            pa.field(
-                column.name,
-                _in_file(column.field_type),
-                nullable=not column.required,
-                metadata={b"PARQUET:field_id": str(column.field_id).encode()},
-            )
-            for column in self.target.schema.fields
-        )
 
-    def _with_ids(self, table: pa.Table) -> pa.Table:
-        arrays = [
-            chunks.cast(_in_file(column.field_type)) if isinstance(column.field_type, UUIDType) else chunks
-            for column, chunks in zip(self.target.schema.fields, table.columns, strict=True)
-        ]
-        return pa.table(arrays, schema=self._file_schema())
+class _File:
+    """One file while it is being written."""
 
-    def _options(self, table: pa.Table, rows: Any, count: int) -> dict[str, Any]:
-        middle = max(count // 2 - ROWS_PER_GROUP // 2, 0)
-        sample = _in_order(table, rows, middle, min(middle + ROWS_PER_GROUP, count))
-        distinct = min(ROWS_PER_GROUP, count)
+    def __init__(self, target: Target, io: FileIO, path: str, partition: int, sample: pa.Table) -> None:
+        self.partition = partition
+        self.bytes = 0  # of the rows in it, as they were in memory
+        self.last: pa.Table | None = None  # row
+        self._target, self._io, self._path = target, io, path
+        self._metrics = Metrics({c.field_id: Column(_primitive(c)) for c in target.schema.fields})
+        self._output = io.new_output(path)
+        self._open = contextlib.ExitStack()
+        stream = self._open.enter_context(self._output.create())
+        try:
+            writer = pq.ParquetWriter(stream, _file_schema(target.schema), **self._options(sample))
+            self._writer = self._open.enter_context(writer)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def add(self, table: pa.Table) -> None:
+        self._metrics.add(table)
+        self._writer.write_table(_with_ids(table, self._target.schema), row_group_size=ROWS_PER_GROUP)
+        self.bytes += table.nbytes
+        self.last = table.slice(table.num_rows - 1).combine_chunks()
+
+    def finished(self) -> Written:
+        try:
+            self._open.close()
+        except BaseException:
+            self.abandon()
+            raise
+        footer: pq.FileMetaData = self._writer.writer.metadata
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        for position, column in enumerate(self._target.schema.fields):
+            self._metrics.sizes[column.field_id] = sum(group.column(position).total_compressed_size for group in groups)
+        offsets = tuple(_offset(group.column(0)) for group in groups)
+        size = len(self._output)
+        return Written(self._path, size, footer.num_rows, (self.partition,), offsets, self._metrics.entries())
+
+    def abandon(self) -> None:
+        with contextlib.suppress(Exception):  # what it failed of is being told
+            self._open.close()
+        with contextlib.suppress(OSError):
+            self._io.delete(self._path)
+
+    def _options(self, sample: pa.Table) -> dict[str, Any]:
+        names = [name for name in self._target.looked_up if has_bloom(str(self._type(name)))]
         return {
             "compression": "zstd",
             "compression_level": _COMPRESSION_LEVEL,
             "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
-            "bloom_filter_options": {name: {"ndv": distinct, "fpp": FALSE_POSITIVES} for name in self._blooms()},
+            "bloom_filter_options": {name: {"ndv": sample.num_rows, "fpp": FALSE_POSITIVES} for name in names},
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,
         }
 
-    def _blooms(self) -> list[str]:
-        schema = self.target.schema
-        return [name for name in self.target.looked_up if has_bloom(str(schema.find_field(name).field_type))]
+    def _type(self, name: str) -> IcebergType:
+        return self._target.schema.find_field(name).field_type
 
-    def _described(self, path: str, size: int, partition: int, footer: pq.FileMetaData, metrics: Metrics) -> Written:
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        for position, column in enumerate(self.target.schema.fields):
-            metrics.sizes[column.field_id] = sum(group.column(position).total_compressed_size for group in groups)
-        offsets = tuple(_offset(group.column(0)) for group in groups)
-        return Written(path, size, footer.num_rows, (partition,), offsets, metrics.entries())
+
+def _file_schema(schema: Schema) -> pa.Schema:
+    return pa.schema(
+        pa.field(
+            column.name,
+            _in_file(column.field_type),
+            nullable=not column.required,
+            metadata={b"PARQUET:field_id": str(column.field_id).encode()},
+        )
+        for column in schema.fields
+    )
+
+
+def _with_ids(table: pa.Table, schema: Schema) -> pa.Table:
+    arrays = [
+        chunks.cast(_in_file(column.field_type)) if isinstance(column.field_type, UUIDType) else chunks
+        for column, chunks in zip(schema.fields, table.columns, strict=True)
+    ]
+    return pa.table(arrays, schema=_file_schema(schema))
 
 
 def _primitive(column: NestedField) -> PrimitiveType:
@@ -265,21 +357,23 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
     return joined
 
 
-def _increasing(column: pa.ChunkedArray) -> bool:
-    """Whether each value is greater than the one before: then the rest of the key does not matter."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)) or column.null_count:
-        return False
-    last = None
-    for chunk in column.chunks:
-        values = chunk.to_numpy(zero_copy_only=False)
-        if (last is not None and values[0] <= last) or (values[1:] <= values[:-1]).any():
+def in_order(table: pa.Table, sorted_by: Sequence[tuple[str, str, str]], last: pa.Table | None = None) -> bool:
+    """Whether the rows are known to be sorted, the first after that last one; numbers and moments tell."""
+    if last is not None:
+        table = pa.concat_tables([last, table])
+    tied = np.ones(max(table.num_rows - 1, 0), bool)
+    for name, direction, _ in sorted_by:
+        if not tied.any():
+            return True
+        column = table[name]
+        comparable = pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)
+        if direction != "ascending" or column.null_count or not comparable:
             return False
-        last = values[-1]
+        values = column.to_numpy()
+        if (tied & (values[1:] < values[:-1])).any():
+            return False
+        tied &= values[1:] == values[:-1]
     return True
-
-
-def _in_order(table: pa.Table, rows: Any, start: int, end: int) -> pa.Table:
-    return table.slice(start, end - start) if rows is None else table.take(pa.array(rows[start:end]))
 
 
 def _repetitive(column: pa.ChunkedArray) -> bool:

@@ -12,6 +12,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import MonthTransform
@@ -26,6 +28,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frostline.lake import writer as writers
 from frostline.lake.writer import Target, Writer, Written, arrow_type
 
 SCHEMA = Schema(
@@ -190,4 +193,74 @@ def test_a_file_that_cannot_be_finished_is_not_left_behind(tmp_path: Path) -> No
     writer.add(broken)
     with pytest.raises(Exception):  # noqa: B017, PT011  Arrow's own
         writer.flush()
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def plain(ids: list[int]) -> pa.RecordBatch:
+    """A hundred to a month."""
+    types = [arrow_type(column.field_type) for column in SCHEMA.fields]
+    moments = [JANUARY + (n // 100) * 31 * DAY for n in ids]
+    arrays: list[Any] = [ids, moments, [None] * len(ids), [str(n) for n in ids], [None] * len(ids)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, type_) for values, type_ in zip(arrays, types, strict=True)],
+        names=[column.name for column in SCHEMA.fields],
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 300), st.lists(st.sampled_from([0, 1, 1, 1, 1, 2, 40]), min_size=1, max_size=12)),
+        max_size=12,
+    ),
+    st.sampled_from([300, 1500, 2**30]),
+    st.booleans(),
+)
+def test_whatever_order_rows_come_in(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, list[int]]], file_bytes: int, rising: bool
+) -> None:
+    """Runs in order with steps between, one after the other or each beginning anywhere."""
+    batches, at = [], 0
+    for start, steps in runs:
+        at = at if rising else start
+        ids = [at := at + step for step in steps]
+        batches.append(plain(ids))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writers, "ROWS_PER_GROUP", 4)
+        patch.setattr(writers, "_ROWS_AT_ONCE", 8)
+        files = write(tmp_path_factory.mktemp("runs"), *batches, file_bytes=file_bytes)
+    found = []
+    for file in files:
+        ids = table(file)["id"].to_pylist()
+        assert ids == sorted(ids)
+        assert len(ids) == file.rows
+        assert {600 + id_ // 100 for id_ in ids} == {file.partition[0]}
+        assert struct.unpack("<qq", file.metrics["lower_bounds"][7] + file.metrics["upper_bounds"][7]) == (
+            ids[0],
+            ids[-1],
+        )
+        found += ids
+    assert sorted(found) == sorted(id_ for one in batches for id_ in one["id"].to_pylist())
+
+
+def test_rows_that_come_in_order_are_not_kept(tmp_path: Path) -> None:
+    """Nor are they of another file than all others of their partition."""
+    writer, kept = Writer(target(tmp_path)), []
+    for start in range(0, 40 * 5000, 5000):
+        ids = pa.array(range(start, start + 5000), pa.int64())
+        writer.add(plain([0] * 5000).set_column(0, "id", ids))
+        kept.append(sum(len(array) for array in writer._collected[0]) if writer._collected else 0)
+    writer.flush()
+    assert max(kept) < 8 * 16_384
+    (file,) = writer.written
+    assert file.rows == 200_000
+    groups = pq.ParquetFile(file.path.removeprefix("file://")).metadata
+    assert {groups.row_group(number).num_rows for number in range(groups.num_row_groups - 1)} == {16_384}
+
+
+def test_a_file_that_rows_are_still_added_to_is_discarded_too(tmp_path: Path) -> None:
+    writer = Writer(target(tmp_path))
+    writer.add(plain([0] * 140_000))
+    assert list(tmp_path.rglob("*.parquet"))
+    writer.discard()
     assert not list(tmp_path.rglob("*.parquet"))
