@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -46,19 +46,25 @@ def set_options(
     dry_run: DryRun = False,
 ) -> None:
     """Change options of a registered table."""
-    pairs: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals or key in pairs:
-            wrong = "is given twice" if equals else f"has no value: {text!r} is not KEY=VALUE"
-            raise ConfigError(f"{key} {wrong}; nothing was changed", hint="for example: hot='6 months' premake=4")
-        pairs[key] = value
+    wanted = pairs(given)
     settings = load_settings(context)
     with connect(require_dsn(settings), application="frostline set") as connection:
-        changes = options.plan(connection, settings, [(registry.get(connection, table), pairs)])
+        changes = options.plan(connection, settings, [(registry.get(connection, table), wanted)])
         if not dry_run:
             options.apply(connection, settings, changes)
     _print_changes(changes, would=dry_run)
+
+
+def pairs(texts: Sequence[str], others: Mapping[str, str] | None = None) -> dict[str, str]:
+    """KEY=VALUE taken apart, beside what was given in other ways."""
+    found = dict(others or {})
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key in found:
+            wrong = "is given twice" if equals else f"has no value: {text!r} is not KEY=VALUE"
+            raise ConfigError(f"{key} {wrong}; nothing was changed", hint="for example: hot='6 months' premake=4")
+        found[key] = value
+    return found
 
 
 def list_options(

@@ -12,11 +12,11 @@ from frostline.catalog import install, registry
 from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.cli.common import load_settings, output, print_error, report, require_dsn
+from frostline.cli.options import pairs
 from frostline.local import artifacts
-from frostline.model.layout import AUTO
 from frostline.tiering import register as registration
 from frostline.tiering import writing
-from frostline.tiering.options import PRIMARY_KEY
+from frostline.tiering.options import HOT_FOR
 
 if TYPE_CHECKING:
     from frostline.tiering import cycle
@@ -29,7 +29,12 @@ Names = Annotated[
     typer.Argument(metavar="[SCHEMA.TABLE]...", help="Which tables; none: all that are registered."),
 ]
 Hot = Annotated[
-    str, typer.Option("--hot", help="How long rows stay in Postgres: an interval, or a width for an integer key.")
+    str,
+    typer.Option(
+        "--hot",
+        metavar="PERIOD",
+        help=f"How long rows stay in Postgres: an interval, or a width for an integer key ({HOT_FOR} if not given).",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]
 PrintSql = Annotated[bool, typer.Option("--print-sql", help="Print the SQL and change nothing.")]
@@ -73,29 +78,45 @@ def init(
 def register(  # noqa: PLR0913, PLR0917 - one per option of the command
     context: typer.Context,
     table: Name,
-    hot: Hot = "3 months",
+    hot: Hot = "",
     cold_fk: Annotated[
         str, typer.Option("--cold-fk", metavar="check|none", help="Whether what cold rows refer to is kept.")
-    ] = "check",
-    premake: Annotated[int, typer.Option(help="How many partitions to keep ready after the current one.")] = 2,
+    ] = "",
+    premake: Annotated[
+        int | None, typer.Option(help="How many partitions to keep ready after the current one (2 if not given).")
+    ] = None,
     coalesce: Annotated[
         str, typer.Option(metavar="POLICY", help="When old periods are joined: 'year after 2 years', or none.")
     ] = "",
     lake_partition: Annotated[
         str, typer.Option(metavar="STEP", help="What files of the lake are cut by: hour, day, month, year, a width.")
-    ] = AUTO,
+    ] = "",
     sort_order: Annotated[
         str, typer.Option(metavar="COLUMNS", help="What rows of a file are sorted by, as in ORDER BY.")
-    ] = PRIMARY_KEY,
+    ] = "",
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any option of `frostline set`; may be given several times."),
+    ] = None,
     dry_run: DryRun = False,
     print_sql: PrintSql = False,
 ) -> None:
     """Let a partitioned table have a cold tier. Changes metadata only; no row moves."""
+    flags = {
+        "hot": hot,
+        "cold_fk": cold_fk,
+        "premake": "" if premake is None else str(premake),
+        "coalesce": coalesce,
+        "lake_partition": lake_partition,
+        "sort_order": sort_order,
+    }
+    given = pairs(others or [], {name: text for name, text in flags.items() if text})
     with connect(require_dsn(load_settings(context))) as connection:
         act = registration.plan if dry_run or print_sql else registration.register
-        found = act(connection, table, hot, registration.Choice(cold_fk, premake, coalesce, lake_partition, sort_order))
+        found = act(connection, table, given.pop("hot", HOT_FOR), given)
         if isinstance(found, Managed):
             report().line(f"{found.table} is registered already; rows stay hot for {found.hot_for}")
+            report().line("Its options stay as they are; `frostline set` changes them")
         elif print_sql:
             typer.echo(found.sql(connection))
         else:

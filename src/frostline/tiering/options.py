@@ -24,8 +24,10 @@ from frostline.model.tables import Table
 from frostline.tiering import policy, references, writing
 from frostline.tiering.locks import from_settings, with_short_locks
 
+HOT_FOR = "3 months"
 DEFAULT = "default"  # the word that gives an option back to its default
 Values = tuple[object, ...]
+ByColumn = Mapping[str, object]  # of frostline.tables
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ _DURATION = "an interval, such as '15 minutes', or seconds"
 EVERY = {
     option.name: option
     for option in (
-        Option("hot", "how long rows stay in Postgres", _width, _period, _plain, ("hot_for",), "3 months"),
+        Option("hot", "how long rows stay in Postgres", _width, _period, _plain, ("hot_for",), HOT_FOR),
         Option(
             "retention",
             "how long rows are kept at all: older periods are removed from the lake",
@@ -355,6 +357,17 @@ def parse(connection: Connection, table: Table, name: str, text: str) -> Values:
         ) from None
 
 
+def chosen(connection: Connection, table: Table, given: Mapping[str, str]) -> ByColumn:
+    """What the registry holds of a new table: every option, as it was given or by default."""
+    known(given)
+    found: dict[str, object] = {}
+    for option in EVERY.values():
+        values = _values(connection, table, option, given.get(option.name, DEFAULT))
+        found.update(zip(option.columns, values, strict=True))
+    _together(connection, table, {"retention": found["retention"], "hot": found["hot_for"]})
+    return found
+
+
 def shown(connection: Connection, settings: Settings, managed: Managed) -> list[Shown]:
     """All options of a table."""
     columns = [column for option in EVERY.values() for column in option.columns]
@@ -381,14 +394,14 @@ def plan(
         after = {name: one.written for name, one in current.items()}
         for name, text in given.items():
             option = EVERY[name]
-            values = _values(connection, managed, option, text)
+            values = _values(connection, managed.table, option, text)
             is_given = not option.setting or values != (None,)
             after[name] = option.show(managed.table, values) if is_given else DEFAULT
             if after[name] != current[name].written:
                 setting = option.show(managed.table, (_setting(settings, option),)) if option.setting else ""
                 new = after[name] if is_given else f"{setting} ({option.setting})"
                 found.append(Change(managed, option, current[name].text, new, values))
-        _together(connection, managed, after)
+        _together(connection, managed.table, after)
     return found
 
 
@@ -416,12 +429,12 @@ def known(names: Mapping[str, object]) -> None:
             raise ConfigError(f"there is no option {name}; nothing was changed", hint=hint)
 
 
-def _values(connection: Connection, managed: Managed, option: Option, text: str) -> Values:
+def _values(connection: Connection, table: Table, option: Option, text: str) -> Values:
     if text != DEFAULT:
-        return parse(connection, managed.table, option.name, text)
+        return parse(connection, table, option.name, text)
     if option.setting:
         return (None,)
-    return parse(connection, managed.table, option.name, option.default)
+    return parse(connection, table, option.name, option.default)
 
 
 def _setting(settings: Settings, option: Option) -> object:
@@ -429,16 +442,15 @@ def _setting(settings: Settings, option: Option) -> object:
     return getattr(getattr(settings, section), name)
 
 
-def _together(connection: Connection, managed: Managed, texts: Mapping[str, str]) -> None:
+def _together(connection: Connection, table: Table, values: Mapping[str, object]) -> None:
     """Rows are not removed before they have come to the lake."""
-    if texts["retention"] == "none":
+    hot, retention = values["hot"], values["retention"]
+    if retention in (None, "none"):
         return
-    type_ = "bigint" if _integer(managed.table) else "interval"
-    query = f"SELECT %s::{type_} > %s::{type_}"
-    if connection.execute(query, (texts["retention"], texts["hot"])).fetchone() != (True,):
+    type_ = "bigint" if _integer(table) else "interval"
+    if connection.execute(f"SELECT %s::{type_} > %s::{type_}", (retention, hot)).fetchone() != (True,):
         raise ConfigError(
-            f"retention = {texts['retention']!r} of {managed.table} is not longer than hot = {texts['hot']!r}; "
-            "nothing was changed",
+            f"retention = {retention!r} of {table} is not longer than hot = {hot!r}; nothing was changed",
             hint="rows are removed from the lake, so they have to get there first",
         )
 

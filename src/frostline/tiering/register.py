@@ -5,7 +5,8 @@ Only metadata changes. The table keeps its OID, and with it its views, grants, p
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
@@ -16,22 +17,10 @@ from frostline.catalog.names import UPPER_CHECK
 from frostline.delta import tables as delta
 from frostline.errors import OperationError, RefusedError
 from frostline.model.bounds import Bound, Range
-from frostline.model.layout import AUTO, read_sort, write_sort
 from frostline.model.tables import Leaf, Table, ascii_slug, derived_name, lake_names
 from frostline.tiering import cautions, ddl, options, references, refusals, writing
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
 from frostline.tiering.locks import with_short_locks
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The options as a person gives them; empty: the default."""
-
-    cold_fk: str = "check"
-    premake: int = 2
-    coalesce: str = ""
-    lake_partition: str = AUTO
-    sort_order: str = options.PRIMARY_KEY
 
 
 @dataclass(frozen=True)
@@ -40,7 +29,7 @@ class Plan:
 
     table: Table
     hot_for: str
-    options: registry.Options
+    values: options.ByColumn  # of the registry, as they were chosen
     hot: str
     before: str | None
     lake: tuple[str, str]
@@ -55,15 +44,23 @@ class Plan:
         return "\n".join(f"{statement.as_string(connection)};" for statement in statements)
 
 
-def plan(connection: Connection, text: str, hot_for: str, choice: Choice | None = None) -> Plan | registry.Managed:
-    """What registering would do, or the managed table when it is registered already; changes nothing."""
+def plan(
+    connection: Connection, text: str, hot_for: str, given: Mapping[str, str] | None = None
+) -> Plan | registry.Managed:
+    """What registering with these options would do, or the managed table when it is registered already.
+
+    Changes nothing.
+    """
     registry.require(connection)
+    given = {"hot": hot_for, **(given or {})}
+    options.known(given)
     oid, schema, name = describe.resolve(connection, text)
     if (managed := registry.find(connection, oid)) is not None:
         return managed
-    choice = choice or Choice()
     kind = queries.row(connection, "resolve", schema=schema, name=name)
-    found = refusals.refusals(connection, oid, kind[1] if kind else "", cold_fk=choice.cold_fk)
+    found = refusals.refusals(
+        connection, oid, kind[1] if kind else "", cold_fk="none" if given.get("cold_fk") == "none" else "check"
+    )
     if found:
         raise RefusedError(
             f"{schema}.{name} cannot be registered as it is; nothing was changed",
@@ -71,13 +68,14 @@ def plan(connection: Connection, text: str, hot_for: str, choice: Choice | None 
             hint="\n".join(f"  -> {o.remedy}" for o in found),
         )
     table = describe.table(connection, oid, schema, name)
-    options.parse(connection, table, "hot", hot_for)
-    return _plan(connection, table, hot_for, _options(connection, table, choice))
+    return _plan(connection, table, hot_for, options.chosen(connection, table, given))
 
 
-def register(connection: Connection, text: str, hot_for: str, choice: Choice | None = None) -> Plan | registry.Managed:
+def register(
+    connection: Connection, text: str, hot_for: str, given: Mapping[str, str] | None = None
+) -> Plan | registry.Managed:
     """Register a table; a second time it changes nothing."""
-    found = plan(connection, text, hot_for, choice)
+    found = plan(connection, text, hot_for, given)
     if isinstance(found, registry.Managed):
         return found
     identity.check(connection)
@@ -85,19 +83,6 @@ def register(connection: Connection, text: str, hot_for: str, choice: Choice | N
         ensure_bound_checks(connection, found.table, leaf, upper=True)
     with_short_locks(connection, lambda: _swap(connection, found), f"registering {found.table}")
     return found
-
-
-def _options(connection: Connection, table: Table, choice: Choice) -> registry.Options:
-    given = {name: str(value) for name, value in asdict(choice).items()}
-    parsed = {name: options.parse(connection, table, name, text) for name, text in given.items()}
-    coalesce, (order,) = parsed["coalesce"], parsed["sort_order"]
-    return registry.Options(
-        cold_fk=choice.cold_fk,
-        premake=choice.premake,
-        coalesce=(str(coalesce[0]), str(coalesce[1])) if coalesce != (None, None) else None,
-        lake_partition=choice.lake_partition,
-        sort_order=read_sort(str(order) if order is not None else None),
-    )
 
 
 def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upper: bool) -> None:
@@ -115,14 +100,15 @@ def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upp
         with_short_locks(connection, lambda: connection.execute(validate), f"validating the CHECK of {leaf}")
 
 
-def _plan(connection: Connection, table: Table, hot_for: str, options: registry.Options) -> Plan:
+def _plan(connection: Connection, table: Table, hot_for: str, values: options.ByColumn) -> Plan:
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=table.schema)}
     first = next(leaf.range for leaf in table.leaves if leaf.range is not None)
     row = connection.execute("SELECT nextval(pg_get_serial_sequence('frostline.tables', 'id'))").fetchone()
     assert row is not None
     hot = derived_name(table.name, "_hot", taken)
     before = derived_name(table.name, "_before", taken | {hot}) if first.lower is not None else None
-    made = Plan(table, hot_for, options, hot, before, _lake_name(connection, table, row[0]), first.lower, row[0])
+    cold_fk = str(values["cold_fk"])
+    made = Plan(table, hot_for, values, hot, before, _lake_name(connection, table, row[0]), first.lower, row[0])
     for leaf in table.leaves:
         if leaf.range is not None and (checks := ddl.bound_checks(table, leaf.range, upper=True)):
             made.checks.append(ddl.add_checks(leaf, checks))
@@ -140,14 +126,14 @@ def _plan(connection: Connection, table: Table, hot_for: str, options: registry.
                 (delta.SCHEMA, delta.delta_name(table, made.id)),
                 (table.schema, hot),
                 table.oid,
-                checked=options.cold_fk == "check",
+                checked=cold_fk == "check",
             ),
             *_foreign(connection, made),
             *_record(connection, made),
-            *(references.guards(connection, table.oid, made.id) if options.cold_fk == "check" else ()),
+            *(references.guards(connection, table.oid, made.id) if cold_fk == "check" else ()),
         ]
     )
-    made.warnings.extend(cautions.cautions(connection, table, cold_fk=options.cold_fk))
+    made.warnings.extend(cautions.cautions(connection, table, cold_fk=cold_fk))
     return made
 
 
@@ -221,27 +207,25 @@ def _swap(connection: Connection, plan: Plan) -> None:
 def _record(connection: Connection, plan: Plan) -> list[Composed]:
     """The registry's rows."""
     table, seam = plan.table, plan.seam.text if plan.seam else None
-    coalesce = plan.options.coalesce or (None, None)
-    chosen = (plan.options.cold_fk, plan.options.premake, *coalesce, plan.options.lake_partition)
 
     def named(*name: str) -> Composed:
         return SQL("{}::regclass").format(Literal(Identifier(*name).as_string(connection)))
 
     tables = SQL(
-        "INSERT INTO frostline.tables (id, relation, hot, delta, hot_for, lake_namespace, lake_table, seam, shape,"
-        " cold_fk, premake, coalesce_to, coalesce_after, lake_partition, sort_order)"
+        "INSERT INTO frostline.tables (id, relation, hot, delta, lake_namespace, lake_table, seam, shape, {})"
         " OVERRIDING SYSTEM VALUE VALUES ({})"
     ).format(
+        SQL(", ").join(map(Identifier, plan.values)),
         SQL(", ").join(
             [
                 Literal(plan.id),
                 named(table.schema, table.name),
                 named(table.schema, plan.hot),
                 named(delta.SCHEMA, delta.delta_name(table, plan.id)),
-                *(Literal(value) for value in (plan.hot_for, *plan.lake, seam, Jsonb(_shape(connection, table)))),
-                *(Literal(value) for value in (*chosen, write_sort(plan.options.sort_order))),
+                *(Literal(value) for value in (*plan.lake, seam, Jsonb(_shape(connection, table)))),
+                *map(Literal, plan.values.values()),
             ]
-        )
+        ),
     )
     names = lake_names({column.number: column.name for column in table.stored})
     columns = SQL(

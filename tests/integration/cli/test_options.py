@@ -103,6 +103,33 @@ def test_every_option_is_set_listed_and_given_back(call: Call) -> None:
     assert values(call) == DEFAULTS
 
 
+def test_a_table_is_registered_with_options_or_not_at_all(call: Call, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "CREATE TABLE public.late (id bigint, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);"
+            "CREATE TABLE public.l1 PARTITION OF public.late FOR VALUES FROM ('2020-01-01') TO ('2020-02-01')"
+        )
+    cases: list[tuple[list[str], str]] = [
+        (["--set", "merge_mode=often"], "copy-on-write or merge-on-read"),
+        (["--set", "merge_mod=merge-on-read"], "did you mean merge_mode?"),
+        (["--set", "merge_mode"], "merge_mode has no value"),
+        (["--set", "premake=3", "--premake", "0"], "premake is given twice"),
+        (["--set", "retention=2 months"], "is not longer than hot = '3 months'"),
+        (["--set", "hot=soon"], "an interval, such as"),
+    ]
+    for given, words in cases:
+        assert words in call("register", "public.late", *given, ok=False).stderr
+    assert "not registered" in call("list", "public.late", ok=False).stderr
+    chosen = {"merge_mode": "merge-on-read", "retention": "7 years", "hot": "1 year", "bulk_rows": "500"}
+    given = [text for key, value in chosen.items() for text in ("--set", f"{key}={value}")]
+    given += ["--premake", "0", "--set", "fold_age=1 hour", "--set", "maintenance=default"]
+    call("register", "public.late", *given, "--dry-run")
+    call("register", "public.late", *given)
+    assert values(call, "public.late") == DEFAULTS | chosen | {"premake": "0", "fold_age": "3600 s"}
+    assert "registered already" in call("register", "public.late", "--set", "premake=9").stderr
+    assert values(call, "public.late")["premake"] == "0"
+
+
 def test_what_is_wrong_is_named_with_what_is_right(call: Call) -> None:
     cases: list[tuple[str, list[str], list[str]]] = [
         ("public.events", ["hto=1 year"], ["there is no option hto", "did you mean hot?"]),

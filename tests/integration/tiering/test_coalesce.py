@@ -16,7 +16,6 @@ from frostline.report import Silent
 from frostline.tiering import coalesce, register
 from frostline.tiering.coalesce import Group
 from frostline.tiering.locks import Wanted
-from frostline.tiering.register import Choice
 from frostline.tiering.unregister import unregister
 from frostline.tiering.verify import verify
 
@@ -149,7 +148,7 @@ def _cold(world: World, table: str, policy: str, periods: list[tuple[int, int]])
     )
     world.run(f"CREATE TABLE public.{table} (k int PRIMARY KEY) PARTITION BY RANGE (k); {leaves}")
     with connect(world.dsn) as connection:
-        register.register(connection, f"public.{table}", "1", Choice(coalesce=policy, premake=0))
+        register.register(connection, f"public.{table}", "1", {"coalesce": policy, "premake": "0"})
 
 
 def test_what_somebody_dropped_stays_dropped_and_holds_nothing_up(world: World) -> None:

@@ -21,7 +21,6 @@ from frostline.report import Silent
 from frostline.tiering import coalesce, cycle, register
 from frostline.tiering.archive import plan
 from frostline.tiering.premake import premake
-from frostline.tiering.register import Choice
 
 MONTHS = """
 CREATE TABLE public.{0} (id bigint, ts {1} NOT NULL, v date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -126,7 +125,7 @@ def test_keys_without_a_time_zone_are_the_database_s_local_time(world: World) ->
 def test_a_date_instead_of_the_hot_period(world: World) -> None:
     world.run(MONTHS.format("events", "timestamptz"))
     with connect(world.dsn) as connection:
-        register.register(connection, "public.events", "100 years", Choice(premake=0))
+        register.register(connection, "public.events", "100 years", {"premake": "0"})
     outcomes = cycle.cycle(world.settings, ["events"], Silent(), world.spark_here, "2020-02-15")
     assert [(o.what.rpartition(".")[2], o.state) for o in outcomes if o.state != "created"] == [
         ("events_2020_01", "archived")

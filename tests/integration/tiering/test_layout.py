@@ -26,7 +26,6 @@ from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.fold.run import fold
 from frostline.tiering.maintain import run as maintenance
 from frostline.tiering.maintain.run import Maintained
-from frostline.tiering.register import Choice
 from integration.tiering.test_fold import managed
 from integration.tiering.test_maintain import choose
 
@@ -269,10 +268,10 @@ def test_registration_takes_a_layout(months: World) -> None:
     )
     before = world.run("SELECT r::text FROM public.numbers r ORDER BY n")
     with connect(world.dsn) as connection:
-        wrong = Choice(lake_partition="5000")
+        wrong = {"lake_partition": "5000"}
         with pytest.raises(ConfigError, match="not allowed"):
             register.register(connection, "public.numbers", "500", wrong)
-        register.register(connection, "public.numbers", "500", Choice(lake_partition="250", sort_order="f desc, n"))
+        register.register(connection, "public.numbers", "500", {"lake_partition": "250", "sort_order": "f desc, n"})
     with Warm(world.spark_here) as warm:
         assert len(list(periods(world.settings, "public.numbers", Silent(), warm))) == 2
     [first] = [path for path in _files(world, "public.numbers") if under(path) == "period=0"]

@@ -12,7 +12,6 @@ from fix_tiering import World
 from frostline.catalog.database import connect
 from frostline.tiering import register
 from frostline.tiering.archive import swap
-from frostline.tiering.register import Choice
 
 TABLE = """
 CREATE TABLE public.dim (k int, r text, note text, PRIMARY KEY (k, r)) PARTITION BY LIST (r);
@@ -141,7 +140,7 @@ def _raced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_check_cold_rows_keep_nothing(world: World) -> None:
     world.run(TABLE)
     with connect(world.dsn) as connection:
-        plan = register.register(connection, "public.events", "3 months", Choice(cold_fk="none"))
+        plan = register.register(connection, "public.events", "3 months", {"cold_fk": "none"})
     assert isinstance(plan, register.Plan)
     assert any("hold for hot rows only" in warning for warning in plan.warnings)
     assert world.run("SELECT cold_fk FROM frostline.tables") == [("none",)]

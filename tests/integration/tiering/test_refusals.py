@@ -11,7 +11,6 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.errors import ConfigError, RefusedError
 from frostline.tiering import register
-from frostline.tiering.register import Choice
 
 KEY = "PRIMARY KEY (id, ts)"
 PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
@@ -249,7 +248,7 @@ def test_what_belongs_to_others_is_named_with_the_grant_that_is_missing(connecti
     ):
         assert error.match(words)
     with pytest.raises(RefusedError) as error:
-        register.plan(connection, "public.t", "3 months", Choice(cold_fk="none"))
+        register.plan(connection, "public.t", "3 months", {"cold_fk": "none"})
     assert "trigger that keeps" not in str(error.value)
 
 
@@ -334,9 +333,9 @@ def test_a_plain_table_gets_no_other_warning(connection: Connection) -> None:
 
 @pytest.mark.parametrize(
     "choice",
-    [Choice(cold_fk="maybe"), Choice(premake=-1), Choice(coalesce="year"), Choice(coalesce="week after 1 year")],
+    [{"cold_fk": "maybe"}, {"premake": "-1"}, {"coalesce": "year"}, {"coalesce": "week after 1 year"}],
 )
-def test_an_option_that_is_none(connection: Connection, choice: Choice) -> None:
+def test_an_option_that_is_none(connection: Connection, choice: dict[str, str]) -> None:
     run(connection, PLAIN)
     with pytest.raises(ConfigError):
         register.plan(connection, "public.t", "3 months", choice)
@@ -361,6 +360,6 @@ def test_the_coalescing_policy_is_kept(
         f"CREATE TABLE public.t (id int, ts {key}, {KEY}) PARTITION BY RANGE (ts);"
         f"CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM {bounds}",
     )
-    register.register(connection, "public.t", "100" if key == "int8" else "3 months", Choice(coalesce=text))
+    register.register(connection, "public.t", "100" if key == "int8" else "3 months", {"coalesce": text})
     found = connection.execute("SELECT coalesce_to, coalesce_after FROM frostline.tables").fetchone()
     assert found == (stored or (None, None))

@@ -24,7 +24,6 @@ from frostline.faults import LEAVE_POINTS, InjectedFault
 from frostline.pipeline.merge import quiet
 from frostline.report import Silent
 from frostline.tiering import register
-from frostline.tiering.register import Choice
 from frostline.tiering.unregister import Left, plan, unregister
 from integration.tiering.test_untier import killed, told
 
@@ -132,7 +131,7 @@ def test_the_catalogue_is_what_it_was(any_world: World, mode: str) -> None:
     world.run(TABLE)
     before, text = catalogue(world), dump(world)
     with connect(world.dsn) as connection:
-        register.register(connection, "public.events", "3 months", Choice(cold_fk=mode, premake=0))
+        register.register(connection, "public.events", "3 months", {"cold_fk": mode, "premake": "0"})
     assert catalogue(world) != before
     world.archive("public.events")
     for table in ("public.events", "public.plain"):
@@ -176,7 +175,7 @@ def test_wherever_it_ends_the_next_run_goes_on(world: World, tmp_path: Path, how
     world.run(TABLE)
     before = catalogue(world)
     with connect(world.dsn) as connection:
-        register.register(connection, "public.events", "3 months", Choice(premake=0))
+        register.register(connection, "public.events", "3 months", {"premake": "0"})
     world.archive("public.events")
     # A row below the oldest partition, where the table had none: it comes back in a partition of its own.
     world.run("INSERT INTO public.events (id, \"At\", v) OVERRIDING SYSTEM VALUE VALUES (-1, '2019-05-05', 3)")

@@ -38,7 +38,6 @@ from frostline.tiering import clean, cycle, register, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
 from frostline.tiering.locks import only_writer
-from frostline.tiering.register import Choice
 from frostline.tiering.untier.run import Returned, untier
 from integration.tiering.test_archive import EVERY_TYPE, SIMPLE
 from integration.tiering.test_references import TABLE
@@ -395,7 +394,7 @@ def test_writers_and_readers_go_on_meanwhile(any_world: World) -> None:
 def test_foreign_keys_hold_again(world: World, mode: str) -> None:
     world.run(TABLE)
     with connect(world.dsn) as connection:
-        register.register(connection, "public.events", "3 months", Choice(cold_fk=mode))
+        register.register(connection, "public.events", "3 months", {"cold_fk": mode})
     world.archive("public.events")
     if mode == "none":
         world.run("DELETE FROM public.dim WHERE k = 2")
