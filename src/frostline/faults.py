@@ -86,9 +86,12 @@ FOLD_POINTS = {
 
 # The same for files that were staged.
 APPEND_POINTS = {
+    "append.begin": "nothing is recorded",
     "append.begun": "the operation has a row",
     "append.commit": "the Iceberg commit is made, nobody knows",
     "append.adopt": "a commit of an earlier run is found",
+    "append.anew": "an earlier run that made no commit is recorded as failed",
+    "append.flush": "the commit is found by the operation's id, its files are not flushed",
     "append.recorded": "the snapshot is recorded with the operation",
     "append.show": "readers get it and the files are the lake's, not committed",
     "append.shown": "it is committed, the operation is not recorded as done",

@@ -179,12 +179,8 @@ def _attach(settings: Settings) -> SparkSession:
 
 def _work(what: str, table: str, settings: Settings, report: Report) -> list[str]:
     """What `frostline archive`, `fold`, `untier`, `unregister`, `coalesce` and `clean` do."""
-    from frostline.catalog import registry
-    from frostline.catalog.database import connect
-    from frostline.tiering import clean, coalesce
     from frostline.tiering.archive.run import Warm, archive
     from frostline.tiering.fold.run import fold
-    from frostline.tiering.locks import from_settings, only_writer
     from frostline.tiering.unregister import unregister
     from frostline.tiering.untier.run import untier
 
@@ -201,9 +197,21 @@ def _work(what: str, table: str, settings: Settings, report: Report) -> list[str
             return [str(one.period) for one in untier(settings, table, what.removeprefix("untier "), report, warm)]
     if what == "unregister":
         return [str(one.period) for one in unregister(settings, table, report, keep_lake=False).returned]
+    return _work_alone(what, table, settings, report)
+
+
+def _work_alone(what: str, table: str, settings: Settings, report: Report) -> list[str]:
+    """What is done without Spark; append: how a fold begins."""
+    from frostline.catalog import registry
+    from frostline.catalog.database import connect
+    from frostline.tiering import clean, coalesce, staged
+    from frostline.tiering.locks import from_settings, only_writer
+
     with connect(settings.dsn.get_secret_value(), application=f"frostline {what}") as connection:
         managed = registry.get(connection, table)
         with only_writer(connection, managed) as managed:
+            if what == "append":
+                return [str(staged.add_owned(connection, settings, managed, report).snapshot_id)]
             if what == "coalesce":
                 return [group.name for group in coalesce.joined(connection, managed, from_settings(settings))]
             return [found.name for found in clean.clean(connection, settings, managed, 0, report)]

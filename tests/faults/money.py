@@ -19,6 +19,7 @@ import psycopg
 
 ACCOUNTS, OPENING = 24, 1000
 MANY = 40  # entries of nobody's, which go into a file
+_HOW_OFTEN = (0.3, 0.3, 0.1)  # by teller
 COLD, HOT = "2026-01-10Z", "2026-11-10Z"
 TABLES = f"""
 CREATE TABLE accounts (id int, ts timestamptz, balance int NOT NULL, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -95,6 +96,11 @@ class Teller(threading.Thread):
     def done(self) -> int:
         return sum(move.known == "done" for move in self.moves)
 
+    @property
+    def has_just_stored_many(self) -> bool:
+        """Its last transaction is committed, with entries in a file."""
+        return bool(self.moves) and self.moves[-1].known == "done" and self.moves[-1].number in self.with_many
+
     def disconnect(self) -> None:
         """As if its process were killed: the server finds nobody at the other end."""
         with contextlib.suppress(psycopg.Error, OSError, AttributeError):
@@ -133,7 +139,7 @@ class Teller(threading.Thread):
         self._count += 1
         number = self._count * 10 + self.number
         known = "undone"
-        if self.number == 0 and self.random.random() < 0.3:
+        if self.random.random() < _HOW_OFTEN[self.number]:
             self.with_many.add(number)
         try:
             connection = self._connected()

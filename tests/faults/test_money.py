@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -22,13 +23,18 @@ from faults.money import Bank, Teller
 from faults.stage import Stage, wait_until
 from frostline import faults
 from frostline.catalog.database import connect
-from frostline.faults import WRITE_POINTS
+from frostline.faults import APPEND_POINTS, FOLD_POINTS, WRITE_POINTS
+from frostline.lake import catalog as lake
+from frostline.lake import leftovers
 from frostline.tiering import register
 
 SOAK = int(os.environ.get("SOAK_FAULTS", "0"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 VICTIMS = ("postgres", "gateway", "client", "cancel", "terminate", "backing")
-ANY_TIME = "any time"
+ANY_TIME, AFTER_COMMIT = "any time", "after commit"
+# What a run must have been killed at for the next one to come to a point.
+BEFORE = {"append.adopt": "append.commit", "append.anew": "append.begun", "adopt.begin": "merge.commit"}
+TABLES = ("accounts", "entries")
 Fault = tuple[str, str]
 
 
@@ -46,23 +52,31 @@ def stage() -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def tables(stage: Stage) -> None:
     stage.run(money.TABLES)
+    stage.run("ALTER SYSTEM SET deadlock_timeout = '100ms'")
+    stage.run("SELECT pg_reload_conf()")
     with connect(stage.dsn) as connection:
-        for table in ("accounts", "entries"):
+        for table in TABLES:
             register.register(connection, f"public.{table}", "3 months")
-    for table in ("accounts", "entries"):
+    for table in TABLES:
         assert stage.work("archive", f"public.{table}", lambda _point, _pid: True).error is None
 
 
 def plan() -> list[Fault]:
-    """Each victim at some point, each point with some victim; the soak has all of them and goes on at random."""
+    """Each victim at some point, each point with some victim; the soak has all of them in any order."""
     points = [*WRITE_POINTS, ANY_TIME]
+    adding = [("folder", point) for point in APPEND_POINTS]
     if not SOAK:
         killed = [(victim, point) for victim in ("postgres", "gateway") for point in ("write.stored", "write.commit")]
+        files = [("gateway", "write.flushed"), ("postgres", AFTER_COMMIT), ("postgres", "append.commit")]
         others = [(VICTIMS[2 + at % 4], points[at % len(points)]) for at in range(12)]
-        return [*killed, ("postgres", ANY_TIME), ("gateway", "write.held"), ("gateway", ANY_TIME), *others]
+        return [*killed, *files, ("gateway", "write.held"), ("gateway", ANY_TIME), *others, *adding]
+    folding = [*APPEND_POINTS, *FOLD_POINTS]
     every = [(victim, point) for victim in VICTIMS for point in points]
-    chosen = random.Random(SEED)
-    return (every + [(chosen.choice(VICTIMS), chosen.choice(points)) for _ in range(SOAK)])[:SOAK]
+    every += [(victim, point) for victim in ("folder", "postgres", "gateway") for point in folding]
+    every += [("postgres", AFTER_COMMIT)] * 10
+    every *= 1 + SOAK // len(every)
+    random.Random(SEED).shuffle(every)
+    return every[:SOAK]
 
 
 def strike(stage: Stage, victim: str, tellers: list[Teller]) -> None:
@@ -88,6 +102,22 @@ def strike(stage: Stage, victim: str, tellers: list[Teller]) -> None:
 def play(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
     """The fault happens when somebody comes to its point; who announced it waits meanwhile."""
     victim, point = fault
+    if point in WRITE_POINTS:
+        at_a_write(stage, fault, tellers)
+    elif point == ANY_TIME:
+        time.sleep(random.random() / 2)
+        strike(stage, victim, tellers)
+    elif point == AFTER_COMMIT:
+        wait_until(lambda: tellers[1].has_just_stored_many, 60, "entries in a file that are perhaps not on the disk")
+        strike(stage, victim, tellers)
+    else:
+        at_a_fold(stage, fault, tellers)
+    if victim in ("postgres", "gateway"):
+        stage.heal()
+
+
+def at_a_write(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
+    victim, point = fault
     met = threading.Event()
 
     def answer(reached: str, _pid: int) -> bool:
@@ -96,17 +126,51 @@ def play(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
             met.set()
         return True
 
-    if point == ANY_TIME:
-        time.sleep(random.random() / 2)
-        strike(stage, victim, tellers)
-    else:
-        stage.points.answer = answer
-        try:
-            wait_until(met.is_set, 60, f"{victim} at {point}")
-        finally:
-            stage.points.answer = lambda _point, _pid: True
-    if victim in ("postgres", "gateway"):
-        stage.heal()
+    stage.points.answer = answer
+    try:
+        wait_until(met.is_set, 60, f"{victim} at {point}")
+    finally:
+        stage.points.answer = lambda _point, _pid: True
+
+
+def at_a_fold(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
+    """A fold of the entries, or what it begins with, meets the fault; the next one finishes what it left."""
+    victim, point = fault
+    what = "append" if point in APPEND_POINTS else "fold"
+    for struck, at in ((victim, point),) if point not in BEFORE else (("folder", BEFORE[point]), (victim, point)):
+        wait_until(lambda: waiting(stage), 60, "entries in files")
+        met = threading.Event()
+
+        def answer(reached: str, pid: int, struck: str = struck, at: str = at, met: threading.Event = met) -> bool:
+            if reached == at and not met.is_set():
+                met.set()
+                if struck == "folder":
+                    os.kill(pid, signal.SIGKILL)
+                else:
+                    strike(stage, struck, tellers)
+            return True
+
+        ended = stage.work(what, "public.entries", answer)
+        assert met.is_set(), (fault, at, ended)
+        assert ended.killed == (struck == "folder"), (fault, ended)
+
+
+def waiting(stage: Stage) -> bool:
+    return stage.run("SELECT EXISTS (SELECT FROM frostline.staged_files)") == [(True,)]
+
+
+def nothing_is_left(stage: Stage, bank: Bank) -> None:
+    """All is added and what nobody refers to removed: no file of a transaction that never was is there."""
+    for what in ("append", "clean"):
+        assert stage.work(what, "public.entries", lambda _point, _pid: True).error is None
+    assert not waiting(stage)
+    with lake.opened(stage.settings) as catalog:
+        named = leftovers.referenced(catalog.load_table(("public", "entries")))
+    names = {path.rpartition("/")[2] for path in named}
+    left = {path.name for path in stage.directory("entries").rglob("*.parquet")} - names
+    assert not left
+    bank.look()
+    assert stage.run("SELECT id, kind FROM frostline.operations WHERE state = 'running'") == []
 
 
 def settled(bank: Bank, tellers: list[Teller]) -> None:
@@ -144,8 +208,13 @@ def test_money_is_neither_made_nor_lost(stage: Stage) -> None:
         bank.stop.set()
         for thread in (*tellers, watching):
             thread.join(30)
+    found = bank.look()
+    for teller in tellers:
+        bank.wrong += teller.check(teller.moves, found, bank.crashes())
+    nothing_is_left(stage, bank)
+    assert bank.look() == found
     assert not bank.wrong
-    assert set(WRITE_POINTS) <= set(stage.points.seen)
+    assert {*WRITE_POINTS, *APPEND_POINTS} <= set(stage.points.seen)
 
 
 def watch(bank: Bank) -> None:

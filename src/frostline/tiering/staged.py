@@ -120,6 +120,7 @@ def _one(
         return None
     lake.load(settings, managed)  # refused where it is somebody else's
     with report.step(f"add what was staged of {managed.table} to the lake") as progress:
+        reached("append.begin")
         operation = commits.begin(connection, settings, managed, "append")
         reached("append.begun")
         ours, noted = commits.ours(connection, managed), commits.noted(connection, managed)
@@ -154,6 +155,7 @@ def _settled(connection: Connection, settings: Settings, managed: Managed) -> Ma
         made = commits.committed(connection, settings, operation)
         if made is None:
             steps.fail(connection, id_, "the run ended before its commit to the lake; a later one began anew")
+            reached("append.anew")
         else:
             reached("append.adopt")
             _record(connection, settings, operation, made)
@@ -164,6 +166,7 @@ def _settled(connection: Connection, settings: Settings, managed: Managed) -> Ma
 def _record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> None:
     """Cold writers are kept out, as when a fold moves the snapshot; who has read the old one tries again."""
     managed = operation.managed
+    reached("append.flush")
     durable.flush(settings, managed, made.id)
     connection.execute(
         "UPDATE frostline.operations SET snapshot_id = %s, metadata_location = %s, rows = %s, bytes = %s WHERE id = %s",

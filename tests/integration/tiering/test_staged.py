@@ -119,15 +119,11 @@ def test_beside_files_of_deletes_staged_rows_are_read(cold: World) -> None:
 
 def test_whatever_fails_the_next_run_finishes(cold: World, tmp_path: Path) -> None:
     reached: set[str] = set()
-    for number, point in enumerate([*APPEND_POINTS, "append.adopt"]):
+    before = {"append.adopt": "append.commit", "append.anew": "append.begun"}
+    for number, point in enumerate(APPEND_POINTS):
         add(cold, 20_000 + 1000 * number, start="2020-02-01")
-        fail = "append.commit" if point == "append.adopt" else point
-        with at(tmp_path, lambda now, fail=fail: now != fail) as seen, pytest.raises(InjectedFault):  # type: ignore[misc]
-            folded(cold)
-        reached |= set(seen)
-        same(cold)
-        if point == "append.adopt":
-            with at(tmp_path, lambda now: now != "append.adopt") as seen, pytest.raises(InjectedFault):
+        for fail in filter(None, (before.get(point), point)):
+            with at(tmp_path, lambda now, fail=fail: now != fail) as seen, pytest.raises(InjectedFault):  # type: ignore[misc]
                 folded(cold)
             reached |= set(seen)
             same(cold)
