@@ -33,15 +33,29 @@ class Done:
 
 def insert(view: View, statement: Insert, table: ColdTable, parameters: Parameters) -> Done:
     """New rows, one or many."""
+    if statement.width == 0 or len(parameters) % statement.width:
+        raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
     bench = view.bench(table)
-    alone = statement.returning is not None or statement.skips_duplicates
-    write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=alone)
+    write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=statement.skips_duplicates)
     view.backing.check([write.number])
-    count = _add(view, bench, statement, parameters, write)
+    count = len(parameters) // statement.width
+    bench.counts[write.number] += count
     if statement.skips_duplicates:
-        skipped = versions.skip_duplicates(view, bench, write)
-        bench.counts[write.number] -= skipped
-        count -= skipped
+        return _add_what_is_free(view, bench, statement, parameters, write)
+    if statement.returning is None:
+        _add(view, bench, statement, parameters, write)
+        return Done(count, way=Way.BATCH)
+    # They come one by one, and perhaps by the million: what they return is not to be looked for.
+    items = ", ".join(statement.returning)
+    (result,) = view.at_bench(bench, [f"{_inserted(bench, statement, parameters, write)} RETURNING {items}"])
+    return Done(count, TakenRows(fields(statement.returning), result), Way.BATCH)
+
+
+def _add_what_is_free(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> Done:
+    """ON CONFLICT DO NOTHING: all of them, and then those are taken back whose keys are there."""
+    _add(view, bench, statement, parameters, write)
+    bench.counts[write.number] -= versions.skip_duplicates(view, bench, write)
+    count = bench.counts[write.number]
     if statement.returning is None:
         return Done(count, way=Way.BATCH)
     query = SQL("SELECT {} FROM {} WHERE {} = {}").format(
@@ -51,24 +65,27 @@ def insert(view: View, statement: Insert, table: ColdTable, parameters: Paramete
     return Done(count, TakenRows(fields(statement.returning), result), Way.BATCH)
 
 
-def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> int:
-    width = statement.width
-    if width == 0 or len(parameters) % width:
-        raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
-    columns = SQL(", ").join([*map(Identifier, _given(statement)), WRITE]).as_string(None)
-    target = f"{bench.added.as_string(None)} ({columns})"
-    count = len(parameters) // width
-    bench.counts[write.number] += count
-    if count <= FEW_ROWS:
-        rows = (parameters[start : start + width] for start in range(0, len(parameters), width))
-        listed = values([*row, str(write.number)] for row in rows)
-        view.at_bench(bench, [f"INSERT INTO {target} VALUES {listed}"])
-        return count
+def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> None:
+    if len(parameters) // statement.width <= FEW_ROWS:
+        view.at_bench(bench, [_inserted(bench, statement, parameters, write)])
+        return
     if not bench.made or bench.deferred:
         view.at_bench(bench, [])
     raw = parameters.raw if isinstance(parameters, Texts) else [v if v is None else v.encode() for v in parameters]
-    view.backing.copy(f"COPY {target} FROM STDIN", encode.lines(raw, width, write.number), write.number)
-    return count
+    lines = encode.lines(raw, statement.width, write.number)
+    view.backing.copy(f"COPY {_target(bench, statement)} FROM STDIN", lines, write.number)
+
+
+def _inserted(bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> str:
+    width = statement.width
+    rows = (parameters[start : start + width] for start in range(0, len(parameters), width))
+    listed = values([*row, str(write.number)] for row in rows)
+    return f"INSERT INTO {_target(bench, statement)} VALUES {listed}"
+
+
+def _target(bench: Bench, statement: Insert) -> str:
+    columns = SQL(", ").join([*map(Identifier, _given(statement)), WRITE]).as_string(None)
+    return f"{bench.added.as_string(None)} ({columns})"
 
 
 def _given(statement: Insert) -> list[str]:
