@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from frostline import config
+from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.config import Settings
@@ -24,9 +25,10 @@ from frostline.gateway.server import Gateway
 from frostline.local import artifacts
 from frostline.pipeline import session
 from frostline.report import Report, Silent
-from frostline.tiering import register
+from frostline.tiering import clean, register
 from frostline.tiering.archive import run
 from frostline.tiering.archive.run import Archived, archive
+from frostline.tiering.locks import only_writer
 
 
 def lake_directory(dsn: str, warehouse: str | Path, table: str) -> Path:
@@ -82,6 +84,11 @@ class World:
             patch.setattr(run, "connect", listening)
             self.archive(table)
         return [text for text in said if text.startswith("verifying") or "implied by existing" in text]
+
+    def clean(self, table: str) -> None:
+        """Whatever nobody refers to is removed, however young it is."""
+        with connect(self.dsn) as connection, only_writer(connection, registry.get(connection, table)) as managed:
+            clean.clean(connection, self.settings, managed, 0, Silent())
 
     def directory(self, table: str) -> Path:
         return lake_directory(self.dsn, self.settings.warehouse, table)

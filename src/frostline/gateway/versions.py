@@ -80,7 +80,7 @@ def stored(view: View, argument: str) -> str:
             hint="nothing was changed; did somebody read the held versions, or change a trigger of Frostline's?",
             sqlstate="XX000",
         )
-    if batch.files and not staging.still(view, bench.table, batch):
+    if batch.files and not staging.still(view, bench, batch):
         return "overtaken"  # the client finds that it is not what it wants to hear, and says 40001
     snapshot, staged = _acknowledged(view, bench, batch)
     return f"{snapshot or '-'} {staged}"

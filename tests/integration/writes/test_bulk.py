@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from faults.stage import wait_until
 from fix_faults import at
 from fix_tiering import World
 from integration.writes.pair import Pair
@@ -175,13 +178,20 @@ def test_a_row_that_comes_while_files_are_written_is_not_doubled(bulk: Pair, tmp
     client, other = open_at(bulk, level), bulk.world.connect()
     start = 20000 + 1000 * LEVELS.index(level)
     place = f"timestamptz '2026-01-01 00:30Z' + {(start + 50) % 1400} * interval '1 hour'"
-    first = threading.Event()
+    first, row = threading.Event(), start + 950
 
     def act(point: str) -> None:
         if point == "write.flushed" and not first.is_set():
             first.set()
-            other.execute(f"INSERT INTO bulk (id, ts) VALUES ({start + 50}, {place})")
+            other.execute(f"INSERT INTO bulk (id, ts) VALUES ({row}, {place})")
 
+    with at(tmp_path, act):  # another row, at the same time
+        client.execute(new(start + 800, start + 899).format(t="bulk"))
+    client.commit()
+    assert first.is_set()
+    assert bulk.world.run(f"SELECT count(*) FROM bulk WHERE id BETWEEN {start + 800} AND {start + 999}") == [(101,)]
+    first.clear()
+    row = start + 50
     with at(tmp_path, act), pytest.raises(psycopg.errors.SerializationFailure):
         client.execute(new(start, start + 99).format(t="bulk"))
     client.rollback()
@@ -222,6 +232,34 @@ def test_a_file_that_comes_while_a_row_is_written_is_not_doubled(bulk: Pair, tmp
     client.rollback()
 
 
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_two_stagings_of_other_rows(bulk: Pair, ends: str) -> None:
+    """The second waits for the first; when that commits it has to look again, else it goes on."""
+    first, second = (bulk.world.connect() for _ in range(2))
+    start = 41000 if ends == "COMMIT" else 43000
+    first.execute("BEGIN")
+    first.execute(new(start, start + 99).format(t="bulk"))
+    outcomes: list[str | None] = []
+
+    def work() -> None:
+        try:
+            outcomes.append(second.execute(new(start + 1000, start + 1099).format(t="bulk")).statusmessage)
+        except psycopg.Error as error:
+            outcomes.append(error.sqlstate)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    waits = f"SELECT EXISTS (SELECT FROM pg_locks WHERE pid = {second.info.backend_pid} AND NOT granted)"
+    wait_until(lambda: bulk.world.run(waits) == [(True,)], 30, "the second waits")
+    first.execute(ends)
+    thread.join(60)
+    assert outcomes == (["40001"] if ends == "COMMIT" else ["INSERT 0 100"])
+    if ends == "COMMIT":
+        second.execute(new(start + 1000, start + 1099).format(t="bulk"))
+    found = bulk.world.run(f"SELECT count(*), min(id) FROM bulk WHERE id BETWEEN {start} AND {start + 1999}")
+    assert found == [(200, start) if ends == "COMMIT" else (100, start + 1000)]
+
+
 def test_two_stagings_of_the_same_rows(bulk: Pair) -> None:
     clients = [bulk.world.connect() for _ in range(2)]
     outcomes: list[str] = []
@@ -250,3 +288,62 @@ def test_whatever_fails_on_the_way_leaves_nothing(bulk: Pair, tmp_path: Path, po
     assert staged(bulk.world) == before
     assert on_disk(bulk.world) == known(bulk.world)
     assert bulk.world.run("SELECT count(*) FROM bulk WHERE id >= 50000") == [(0,)]
+
+
+@pytest.mark.parametrize("point", ["write.held", "write.staged", "write.flushed", "write.netted", "write.stored"])
+def test_who_is_stopped_on_the_way_leaves_nothing_and_goes_on(bulk: Pair, tmp_path: Path, point: str) -> None:
+    before = staged(bulk.world)
+    for how in ("cancel", "timeout", "terminate"):
+        client = bulk.world.connect(autocommit=False)
+        client.execute("INSERT INTO bulk (id, ts) VALUES (51000, '2026-01-09Z')")
+        client.execute("SAVEPOINT before")
+        with stopped_at(bulk.world, tmp_path, point, how, client), pytest.raises(STOPPED):
+            client.execute(new(51001, 51099).format(t="bulk"))
+        if how == "terminate":
+            client = bulk.world.connect(autocommit=False)
+        else:
+            client.execute("ROLLBACK TO SAVEPOINT before")
+            assert client.execute("SELECT count(*) FROM bulk WHERE id >= 51000").fetchone() == (1,)
+        client.execute("SAVEPOINT again")
+        client.execute(new(51001, 51099).format(t="bulk"))
+        client.execute("UPDATE bulk SET i = 1 WHERE id = 51050")
+        client.execute("ROLLBACK TO SAVEPOINT again")
+        assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (0,)
+        client.execute(new(51001, 51099).format(t="bulk"))
+        assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (99,)
+        client.rollback()
+    assert staged(bulk.world) == before
+    bulk.world.clean("public.bulk")
+    assert on_disk(bulk.world) == known(bulk.world)
+    assert bulk.world.run("SELECT count(*) FROM bulk WHERE id >= 51000") == [(0,)]
+
+
+STOPPED = (psycopg.errors.QueryCanceled, psycopg.errors.AdminShutdown, psycopg.errors.OperationalError)
+
+
+@contextmanager
+def stopped_at(world: World, directory: Path, point: str, how: str, client: psycopg.Connection[Any]) -> Iterator[None]:
+    """Its statement is stopped when the gateway comes to a point."""
+    pid, met = client.info.backend_pid, threading.Event()
+    if how == "timeout":
+        client.execute("SET LOCAL statement_timeout = '400ms'")
+    late = f"SELECT clock_timestamp() - query_start > interval '400 ms' FROM pg_stat_activity WHERE pid = {pid}"
+
+    def act(reached: str) -> None:
+        if reached != point or met.is_set():
+            return
+        met.set()
+        if how == "timeout":
+            wait_until(lambda: world.run(late) == [(True,)], 30, "the statement is too late")
+        else:
+            world.run(f"SELECT pg_{how}_backend({pid})")
+
+    with at(directory, act):
+        yield
+    assert met.is_set()
+    if how == "terminate":
+        gone = f"SELECT FROM pg_stat_activity WHERE pid = {pid}"
+        wait_until(lambda: not world.run(gone), 30, "the session is gone")
+    elif how == "timeout":
+        client.execute("ROLLBACK TO SAVEPOINT before")
+        client.execute("SET LOCAL statement_timeout = 0")
