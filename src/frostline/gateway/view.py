@@ -47,6 +47,7 @@ _NOTHING = Written()
 _TOO_LATE = "a standby reads what its primary keeps for maintenance.backup_window: retry, once it has caught up"
 _CONFLICT = "retry the transaction; hot_standby_feedback = on keeps on the primary what is read here"
 _writers: set[int] = set()  # backends whose transactions have changed cold rows
+_pinned: dict[int, str] = {}  # backends whose transactions have chosen their snapshot, and which
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,8 @@ class View:
             self.end()  # a savepoint may bring the client back; nothing may be read in what is left
             raise
         self._fixed = True
+        if self.origin.pid is not None:
+            _pinned[self.origin.pid] = snapshot
 
     def judged(self, error: Exception) -> Exception:
         """What an error means on a standby, where neither the lake's files nor a transaction are ours to keep."""
@@ -314,6 +317,7 @@ class View:
             gone.clear()
         if self.origin.pid is not None:
             _writers.discard(self.origin.pid)
+            _pinned.pop(self.origin.pid, None)
         self._remove_files()
         self._read = self._fixed = False
         while self._held:
@@ -370,7 +374,10 @@ class View:
             # The delta went away with its table; then that is the thing to say.
             self.backing.forget(_probe_name(source.table))
             answers = self.backing.begin(snapshot, self._questions(*key))
-        self._meet()
+        chosen = self._meet()
+        if chosen is not None:
+            self.fix(chosen)
+            return
         with self.backing.running():
             table = described(self.backing.connection, answers[0], *key)
         if not table.followed and snapshot is None and not again and not self.backing.standby:
@@ -383,21 +390,26 @@ class View:
         if len(answers) > 1:
             self._changed[table.id] = answers[1].get_value(0, 0) == b"t"
 
-    def _meet(self) -> None:
-        """A parallel worker has a session of its own, in which nothing is seen of what its leader has changed."""
+    def _meet(self) -> str | None:
+        """A parallel worker has a session of its own; returns the snapshot that its leader has chosen.
+
+        Nothing is seen in it of what the leader has changed: that is in the backing transaction of another session.
+        """
         if self._met:
-            return
-        if _writers:
+            return None
+        leader = None
+        if _writers or _pinned:
             with self.backing.running():
                 leader = self.origin.leader(self.backing.connection)
-            if leader in _writers:
-                raise QueryError(
-                    "a parallel worker cannot read cold rows in a transaction that has changed cold rows",
-                    hint="mark the function that reads them PARALLEL RESTRICTED, or"
-                    " SET LOCAL max_parallel_workers_per_gather = 0",
-                    sqlstate="0A000",
-                )
+        if leader in _writers:
+            raise QueryError(
+                "a parallel worker cannot read cold rows in a transaction that has changed cold rows",
+                hint="mark the function that reads them PARALLEL RESTRICTED, or"
+                " SET LOCAL max_parallel_workers_per_gather = 0",
+                sqlstate="0A000",
+            )
         self._met = True
+        return None if leader is None else _pinned.get(leader)
 
     def _table(self, source: Source) -> ColdTable:
         key = (source.table, source.operation)

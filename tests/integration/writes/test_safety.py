@@ -266,7 +266,9 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
     assert pair.world.run(FIVE) == before
 
 
-def test_a_parallel_worker_does_not_miss_its_own_transactions_changes(client: psycopg.Connection[Any]) -> None:
+def test_a_parallel_worker_does_not_miss_its_own_transactions_changes(
+    pair: Pair, client: psycopg.Connection[Any]
+) -> None:
     client.execute(
         "CREATE FUNCTION changed(int) RETURNS bigint LANGUAGE plpgsql STABLE PARALLEL SAFE"
         " AS 'BEGIN RETURN (SELECT count(*) FROM tiered WHERE i = 504); END'"
@@ -283,5 +285,14 @@ def test_a_parallel_worker_does_not_miss_its_own_transactions_changes(client: ps
                 client.execute(query)
             client.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             assert client.execute(query).fetchall() == [(3,)]
+        client.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT frostline.pin()")
+        ((was,),) = pair.world.run("SELECT i FROM tiered WHERE id = 5")
+        try:
+            pair.world.run("UPDATE tiered SET i = 504 WHERE id = 5")
+            assert client.execute(query).fetchall() == [(0,)]  # a worker reads what its leader does
+            client.execute("COMMIT")
+            assert client.execute(query).fetchall() == [(1,)]
+        finally:
+            pair.world.run("UPDATE tiered SET i = %s WHERE id = 5", was)
     finally:
         client.execute("DROP FUNCTION changed; DROP TABLE many")
