@@ -15,6 +15,7 @@ from frostline.catalog.database import Connection
 from frostline.catalog.names import FENCE
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
+from frostline.errors import LakeError
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake import durable, files, leftovers, merging, staged, storage
@@ -134,7 +135,11 @@ def _one(
             raise commits.unseen(operation.id, managed, "readers go on as they did")
         if made.others.snapshots:
             assert examine is not None
-            examine(made.others, made.id)
+            try:
+                examine(made.others, made.id)
+            except LakeError:
+                merging.ready(settings, managed, ours, {}, noted)  # what they repair must not stand on ours
+                raise
         _record(connection, settings, operation, made)
         progress.note = f"{sum(file.written.rows for file in found):,} rows in {len(found)} files"
     return registry.get_by_id(connection, managed.id)

@@ -517,3 +517,13 @@ def test_a_lake_on_s3_in_a_catalog_that_keeps_no_history(rest_lake: Lake, tmp_pa
     assert (done.versions, done.updated, done.deleted, done.inserted) == (21, 10, 10, 1)
     assert rows(world) == expected
     assert world.run(f"SELECT count(*) FROM {DELTA}") == [(0,)]
+    world.run("UPDATE frostline.tables SET bulk_rows = 50")
+    world.run("INSERT INTO public.events SELECT 9100 + x, '2020-01-20', x FROM generate_series(1, 100) x")
+    expected = rows(world)
+    with at(tmp_path, lambda point: point != "append.commit"), pytest.raises(InjectedFault):
+        folded(world)
+    assert rows(world) == expected
+    assert world.run("SELECT sum(rows)::int FROM frostline.staged_files") == [(100,)]
+    folded(world)
+    assert world.run("SELECT sum(rows)::int FROM frostline.staged_files") == [(None,)]
+    assert rows(world) == expected

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import psycopg
 import pytest
@@ -14,25 +17,29 @@ from fix_faults import at
 from fix_tiering import World, new_world
 from frostline.catalog import registry
 from frostline.catalog.database import connect
-from frostline.errors import FrostlineError
-from frostline.faults import APPEND_POINTS, InjectedFault
+from frostline.errors import FrostlineError, LakeError
+from frostline.faults import InjectedFault
 from frostline.lake import files
 from frostline.lake.storage import of
 from frostline.report import Silent
-from frostline.tiering import clean, staged, verify
+from frostline.tiering import coalesce, cycle, staged, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import Folded, fold
-from frostline.tiering.locks import only_writer
+from frostline.tiering.locks import Wanted, only_writer
 from frostline.tiering.unregister import unregister
 from frostline.tiering.untier.run import untier
 from integration.tiering.test_archive import SIMPLE
+from integration.tiering.test_fold import by_spark
 
 
 @pytest.fixture(scope="module")
 def cold(dsn: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """January and February in the lake, and a twin of all rows."""
+    """Four months in the lake, the first two of them empty, and a twin of all rows."""
     with new_world(dsn, spark, tmp_path_factory.mktemp("staged"), {"gateway.bulk_rows": "50"}) as world:
         world.run(SIMPLE)
+        for month, end in (("2019-11", "2019-12"), ("2019-12", "2020-01")):
+            name = f"events_{month.replace('-', '_')}"
+            world.run(f"CREATE TABLE {name} PARTITION OF events FOR VALUES FROM ('{month}-01') TO ('{end}-01')")
         world.run("CREATE TABLE twin (LIKE events); INSERT INTO twin SELECT * FROM events")
         world.register("public.events")
         world.archive("public.events")
@@ -117,29 +124,105 @@ def test_beside_files_of_deletes_staged_rows_are_read(cold: World) -> None:
     cold.run("UPDATE frostline.tables SET merge_mode = 'copy-on-write'")
 
 
-def test_whatever_fails_the_next_run_finishes(cold: World, tmp_path: Path) -> None:
-    reached: set[str] = set()
-    before = {"append.adopt": "append.commit", "append.anew": "append.begun"}
-    for number, point in enumerate(APPEND_POINTS):
-        add(cold, 20_000 + 1000 * number, start="2020-02-01")
-        for fail in filter(None, (before.get(point), point)):
-            with at(tmp_path, lambda now, fail=fail: now != fail) as seen, pytest.raises(InjectedFault):  # type: ignore[misc]
-                folded(cold)
-            reached |= set(seen)
-            same(cold)
-        add(cold, 20_500 + 1000 * number, start="2020-02-01")  # meanwhile
+def test_what_another_engine_commits_between_staging_and_adding(cold: World, tmp_path: Path) -> None:
+    add(cold, 13_000)
+    new = "INSERT INTO {t} VALUES (13500, TIMESTAMP '2020-01-05 00:30:00', 5)"
+    by_spark(cold, new)
+    same(cold)  # nobody has looked at it yet
+    both(cold, "UPDATE {t} SET v = 1 WHERE id IN (13001, 42)")
+
+    def interfere(point: str) -> None:
+        if point == "append.begun":
+            by_spark(cold, "DELETE FROM {t} WHERE id = 43 AND ts < TIMESTAMP '2020-03-01'")
+
+    with at(tmp_path, interfere):
         folded(cold)
-        assert waiting(cold) == []
+    cold.run("INSERT INTO twin VALUES (13500, '2020-01-05 00:30Z', 5); DELETE FROM twin WHERE id = 43")
+    same(cold)
+    assert waiting(cold) == []
+
+
+def test_a_key_that_is_staged_and_that_another_engine_adds_too(cold: World) -> None:
+    add(cold, 14_000)
+    paths = waiting(cold)
+    ((ts,),) = cold.run("SELECT to_char(ts AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') FROM twin WHERE id = 14007")
+    by_spark(cold, f"INSERT INTO {{t}} VALUES (14007, TIMESTAMP '{ts}', -1)")
+    for _ in range(2):
+        with pytest.raises(LakeError, match="what cannot be merged") as error:
+            folded(cold)
+        assert "14007" in (error.value.detail or "")
+        assert waiting(cold) == paths
         same(cold)
-    assert set(APPEND_POINTS) <= reached
-    assert cold.run("SELECT count(*) FROM frostline.operations WHERE state = 'running'") == [(0,)]
+    by_spark(cold, "DELETE FROM {t} WHERE id = 14007 AND v = -1")
+    folded(cold)
+    assert waiting(cold) == []
+    same(cold)
 
 
-def cleaned(world: World) -> None:
-    with connect(world.dsn) as connection:
-        managed = registry.get(connection, "public.events")
-        with only_writer(connection, managed) as locked:
-            clean.clean(connection, world.settings, locked, 0, Silent())
+@contextmanager
+def many_at(world: World, directory: Path, points: Sequence[str], first: int, start: str) -> Iterator[None]:
+    """Whenever a run comes to one of these points somebody inserts many rows; with `*`, while the run goes on."""
+    threads: list[threading.Thread] = []
+
+    def insert(number: int) -> None:
+        rows = (
+            f"SELECT x, timestamptz '{start}Z' + x % 700 * interval '1 h', x"
+            f" FROM generate_series({number}, {number + 99}) x"
+        )
+        while True:
+            with suppress(psycopg.errors.SerializationFailure):
+                world.run(f"INSERT INTO events (id, ts, v) {rows}")
+                break
+        world.run(f"INSERT INTO twin (id, ts, v) {rows}")
+
+    def act(point: str) -> None:
+        for at_once in {point, f"{point}*"} & set(points[len(threads) :]):
+            threads.append(threading.Thread(target=insert, args=(first + 100 * len(threads),)))
+            threads[-1].start()
+            if not at_once.endswith("*"):
+                threads[-1].join(60)
+
+    with at(directory, act):
+        yield
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert len(threads) == len(points)
+
+
+def test_rows_that_are_staged_while_others_are_folded(cold: World, tmp_path: Path) -> None:
+    both(cold, "UPDATE {t} SET v = 2 WHERE id IN (50, 52)")
+    with many_at(cold, tmp_path, ["versions.snapshot", "merge.commit", "record.fenced*"], 15_000, "2020-01-02"):
+        (done,) = folded(cold)
+    assert done.updated == 2
+    assert len(waiting(cold)) == 3
+    same(cold)
+    both(cold, "UPDATE {t} SET v = 3 WHERE id IN (50, 15050, 15150, 15250)")
+    with (
+        many_at(cold, tmp_path, ["fold.begun"], 16_000, "2020-01-02"),
+        pytest.raises(FrostlineError, match="meanwhile; nothing was folded"),
+    ):
+        folded(cold)
+    same(cold)
+    folded(cold)
+    assert waiting(cold) == []
+    same(cold)
+
+
+def test_rows_that_are_staged_while_periods_are_joined(cold: World, tmp_path: Path) -> None:
+    cold.run("UPDATE frostline.tables SET coalesce_to = 'quarter', coalesce_after = '1 month'")
+    add(cold, 17_000, start="2019-11-10")
+    points = ["coalesce.locked*", "coalesce.commit*", "coalesce.joined"]
+    with (
+        many_at(cold, tmp_path, points, 18_000, "2019-11-10"),
+        connect(cold.dsn) as connection,
+        only_writer(connection, registry.get(connection, "public.events")) as managed,
+    ):
+        (group,) = coalesce.joined(connection, managed, Wanted())
+    assert len(group.parts) == 2
+    same(cold)
+    folded(cold)
+    same(cold)
 
 
 def test_only_files_that_nobody_will_read_are_removed(cold: World, tmp_path: Path) -> None:
@@ -149,17 +232,17 @@ def test_only_files_that_nobody_will_read_are_removed(cold: World, tmp_path: Pat
     add(cold, 30_200)
     left = cold.directory("events") / "data" / "staged-1-left.parquet"
     left.write_bytes(b"")
-    cleaned(cold)  # also the commit that was never shown
+    cold.clean("public.events")  # also the commit that was never shown
     assert not left.exists()
     same(cold)
     client = cold.connect(autocommit=False)
     client.execute("INSERT INTO events SELECT x, '2020-01-20Z', x FROM generate_series(31000, 31099) x")
     left.write_bytes(b"")
-    cleaned(cold)  # while a transaction is about to commit
+    cold.clean("public.events")  # while a transaction is about to commit
     client.commit()
     cold.run("INSERT INTO twin SELECT x, '2020-01-20Z', x FROM generate_series(31000, 31099) x")
     same(cold)
-    cleaned(cold)
+    cold.clean("public.events")
     assert not left.exists()
     folded(cold)
     same(cold)
@@ -168,7 +251,7 @@ def test_only_files_that_nobody_will_read_are_removed(cold: World, tmp_path: Pat
 def test_who_waits_until_its_files_are_gone_tries_again(cold: World, tmp_path: Path) -> None:
     def act(point: str) -> None:
         if point == "write.flushed":
-            cleaned(cold)
+            cold.clean("public.events")
 
     insert = "INSERT INTO events SELECT x, '2020-01-21Z', x FROM generate_series(32000, 32099) x"
     client = cold.connect()
@@ -222,8 +305,31 @@ def test_rows_that_are_staged_while_a_period_comes_back_are_not_left_behind(cold
     returned(cold, "2020-02-10")
     same(cold)
     assert waiting(cold) == []
-    cold.archive("public.events")
+
+
+def test_rows_that_are_staged_while_a_partition_is_archived(cold: World, tmp_path: Path) -> None:
+    points = ["capture.end", "export.snapshot", "export.commit", "verify.heap", "swap.locked*", "swap.commit*"]
+    with many_at(cold, tmp_path, points, 45_000, "2020-01-02"):
+        (done,) = cold.archive("public.events")
+    assert done.leaf.name == "events_02"
     same(cold)
+    assert len(waiting(cold)) == len(points)
+
+
+def test_rows_that_are_staged_while_others_are_not_kept_any_longer(cold: World, tmp_path: Path) -> None:
+    cold.run("UPDATE frostline.tables SET retention = (now() - timestamptz '2020-01-10Z')::text")
+    add(cold, 46_000, start="2019-12-01")
+    points = ["retention.locked*", "retention.commit*", "retention.done"]
+    with many_at(cold, tmp_path, points, 47_000, "2020-01-02"):
+        outcomes = cycle.retains(cold.settings, ["public.events"], Silent(), cold.spark_here)
+    assert [(outcome.what, outcome.state, outcome.error) for outcome in outcomes] == [(ANY, "removed", None)]
+    cold.run("DELETE FROM twin WHERE ts < '2020-01-01Z'")
+    same(cold)
+    with pytest.raises(psycopg.errors.CheckViolation, match="not kept any more"):
+        cold.run("INSERT INTO events SELECT x, '2019-12-20Z', x FROM generate_series(48000, 48099) x")
+    folded(cold)
+    same(cold)
+    cold.run("UPDATE frostline.tables SET retention = NULL, retained_from = NULL")  # what comes next is kept
 
 
 def test_all_rows_come_back(cold: World) -> None:
