@@ -68,8 +68,8 @@ def plan() -> list[Fault]:
     if not SOAK:
         killed = [(victim, point) for victim in ("postgres", "gateway") for point in ("write.stored", "write.commit")]
         files = [("gateway", "write.flushed"), ("postgres", AFTER_COMMIT), ("postgres", "append.commit")]
-        others = [(VICTIMS[2 + at % 4], points[at % len(points)]) for at in range(12)]
-        return [*killed, *files, ("gateway", "write.held"), ("gateway", ANY_TIME), *others, *adding]
+        others = [(VICTIMS[2 + at % 4], points[at % len(points)]) for at in range(8)]
+        return [*killed, *files, ("gateway", "write.held"), *others, *adding]
     folding = [*APPEND_POINTS, *FOLD_POINTS]
     every = [(victim, point) for victim in VICTIMS for point in points]
     every += [(victim, point) for victim in ("folder", "postgres", "gateway") for point in folding]
@@ -161,7 +161,7 @@ def waiting(stage: Stage) -> bool:
 
 def nothing_is_left(stage: Stage, bank: Bank) -> None:
     """All is added and what nobody refers to removed: no file of a transaction that never was is there."""
-    for what in ("append", "clean"):
+    for what in ("fold" if SOAK else "append", "clean"):
         assert stage.work(what, "public.entries", lambda _point, _pid: True).error is None
     assert not waiting(stage)
     with lake.opened(stage.settings) as catalog:
@@ -200,7 +200,8 @@ def test_money_is_neither_made_nor_lost(stage: Stage) -> None:
         settled(bank, tellers)
         for number, fault in enumerate(plan(), 1):
             play(stage, fault, tellers)
-            settled(bank, tellers)
+            if fault[0] != "folder":  # nobody else has to begin anew
+                settled(bank, tellers)
             assert not bank.wrong, f"seed {SEED}, fault {number}, {fault}: {bank.wrong}"
             if SOAK:
                 print(f"seed {SEED}: {number} of {SOAK}, {bank.errors}", file=sys.stderr)  # noqa: T201

@@ -290,28 +290,37 @@ def test_whatever_fails_on_the_way_leaves_nothing(bulk: Pair, tmp_path: Path, po
     assert bulk.world.run("SELECT count(*) FROM bulk WHERE id >= 50000") == [(0,)]
 
 
-@pytest.mark.parametrize("point", ["write.held", "write.staged", "write.flushed", "write.netted", "write.stored"])
-def test_who_is_stopped_on_the_way_leaves_nothing_and_goes_on(bulk: Pair, tmp_path: Path, point: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "point"),
+    [
+        ("cancel", "write.held"),
+        ("cancel", "write.staged"),
+        ("terminate", "write.staged"),
+        ("timeout", "write.flushed"),
+        ("terminate", "write.netted"),
+        ("cancel", "write.stored"),
+    ],
+)
+def test_who_is_stopped_on_the_way_leaves_nothing_and_goes_on(bulk: Pair, tmp_path: Path, how: str, point: str) -> None:
     before = staged(bulk.world)
-    for how in ("cancel", "timeout", "terminate"):
+    client = bulk.world.connect(autocommit=False)
+    client.execute("INSERT INTO bulk (id, ts) VALUES (51000, '2026-01-09Z')")
+    client.execute("SAVEPOINT before")
+    with stopped_at(bulk.world, tmp_path, point, how, client), pytest.raises(STOPPED):
+        client.execute(new(51001, 51099).format(t="bulk"))
+    if how == "terminate":
         client = bulk.world.connect(autocommit=False)
-        client.execute("INSERT INTO bulk (id, ts) VALUES (51000, '2026-01-09Z')")
-        client.execute("SAVEPOINT before")
-        with stopped_at(bulk.world, tmp_path, point, how, client), pytest.raises(STOPPED):
-            client.execute(new(51001, 51099).format(t="bulk"))
-        if how == "terminate":
-            client = bulk.world.connect(autocommit=False)
-        else:
-            client.execute("ROLLBACK TO SAVEPOINT before")
-            assert client.execute("SELECT count(*) FROM bulk WHERE id >= 51000").fetchone() == (1,)
-        client.execute("SAVEPOINT again")
-        client.execute(new(51001, 51099).format(t="bulk"))
-        client.execute("UPDATE bulk SET i = 1 WHERE id = 51050")
-        client.execute("ROLLBACK TO SAVEPOINT again")
-        assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (0,)
-        client.execute(new(51001, 51099).format(t="bulk"))
-        assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (99,)
-        client.rollback()
+    else:
+        client.execute("ROLLBACK TO SAVEPOINT before")
+        assert client.execute("SELECT count(*) FROM bulk WHERE id >= 51000").fetchone() == (1,)
+    client.execute("SAVEPOINT again")
+    client.execute(new(51001, 51099).format(t="bulk"))
+    client.execute("UPDATE bulk SET i = 1 WHERE id = 51050")
+    client.execute("ROLLBACK TO SAVEPOINT again")
+    assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (0,)
+    client.execute(new(51001, 51099).format(t="bulk"))
+    assert client.execute("SELECT count(*) FROM bulk WHERE id > 51000").fetchone() == (99,)
+    client.rollback()
     assert staged(bulk.world) == before
     bulk.world.clean("public.bulk")
     assert on_disk(bulk.world) == known(bulk.world)
