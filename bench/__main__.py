@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import aggregate, archive, fold, hot, lookup, report, stream, write
+from bench import aggregate, archive, fold, hot, lookup, memory, report, stream, write
 from bench.measure import Result
 from bench.world import opened
 
@@ -18,6 +18,7 @@ CLAIMS = {
     "lookup": lookup,
     "aggregate": aggregate,
     "archive": archive,
+    "memory": memory,
     "write": write,
     "fold": fold,
 }

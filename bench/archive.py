@@ -1,4 +1,4 @@
-"""Claim: a partition goes to the lake about as fast as it can be read, in little memory, and nobody waits for it."""
+"""Claim: a partition goes to the lake about as fast as it can be read, and nobody waits for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 from bench import stock, tables
 from bench.clients import Clients
 from bench.measure import Result, cost, interleaved, speed
-from bench.memory import peak
 from bench.world import World
 from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.lake import catalog as lake
 from frostline.local import artifacts
-from frostline.local import stack as local_stack
 from frostline.pipeline import export, session
 from frostline.report import Silent
 from frostline.tiering import register, shape
@@ -31,10 +29,9 @@ from frostline.tiering.locks import LOCK_TIMEOUT_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TITLE = "Archiving: export, memory, pauses, room"
+TITLE = "Archiving: export, pauses, room"
 TABLES = False  # it makes its own
 _MILLION = 1_000_000
-_MOST = 50 * _MILLION
 _PAUSE = (LOCK_TIMEOUT_MS + 20) / 1000
 _SHAPES = {"narrow": (tables.NARROW, tables.NARROW_ROW, 1), "wide": (tables.WIDE, tables.WIDE_ROW, 8)}
 
@@ -46,13 +43,12 @@ def run(world: World, rounds: int) -> list[Result]:
     with session.spark_session(world.settings, jars) as spark:
         for shape, columns in (("narrow", "4 narrow columns"), ("wide", "20 mixed columns")):
             results += _speed(world, spark, shape, columns, min(rows, 4 * _MILLION) // _SHAPES[shape][2], rounds)
-    results += _memory(world, sorted({_MILLION, max(rows // 2, _MILLION), min(rows * 5 // 2, _MOST)}))
     return [*results, _pauses(world, max(rows // 20, 100_000))]
 
 
 def _speed(world: World, spark: SparkSession, shape: str, columns: str, rows: int, rounds: int) -> list[Result]:
     """The export alone against the others, then the whole of it, once."""
-    with _table(world, shape, rows) as name:
+    with table(world, shape, rows) as name:
         contenders = {
             "ours": lambda: _ours(world, spark, _fresh(world, name)),
             "stock": lambda: _stock(world, spark, _fresh(world, name)),
@@ -78,26 +74,13 @@ def _speed(world: World, spark: SparkSession, shape: str, columns: str, rows: in
     ]
 
 
-def _memory(world: World, sizes: list[int]) -> list[Result]:
-    """Of `frostline archive` with its Spark, and of the gateway, which answers the comparison."""
-    peaks = {}
-    for rows in sizes:
-        with _table(world, "narrow", rows) as name:
-            peaks[rows] = peak(_command(name), _environment(world), [_gateway(world)]) / 1e6
-    least, at_least = sizes[0], [peaks[sizes[0]]]
-    return [
-        cost(f"peak memory, {rows / 1e6:g} million rows against {least / 1e6:g}", [peaks[rows]], at_least, 1.25, "MB")
-        for rows in sizes[1:]
-    ]
-
-
 def _pauses(world: World, rows: int) -> Result:
     """What clients of hot rows see while partitions are swapped."""
-    with _table(world, "narrow", rows, periods=4) as name:
+    with table(world, "narrow", rows, periods=4) as name:
         clients = Clients(world.dsn, name)
         clients.start(4, "2021-06-01")
         try:
-            subprocess.run(_command(name), env=_environment(world), check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(command(name), env=environment(world), check=True, stdout=subprocess.DEVNULL)
         finally:
             clients.stop()
         with world.connect() as connection:
@@ -114,7 +97,7 @@ def _pauses(world: World, rows: int) -> Result:
 
 
 @contextmanager
-def _table(world: World, shape: str, rows: int, periods: int = 1) -> Iterator[str]:
+def table(world: World, shape: str, rows: int, periods: int = 1) -> Iterator[str]:
     """A registered table of that many rows in expired partitions, and a few that are hot."""
     columns, row, _ = _SHAPES[shape]
     name = f"public.archive_{shape}_{rows}_{periods}"
@@ -186,19 +169,12 @@ def _same(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
 
 
-def _command(name: str) -> list[str]:
+def command(name: str) -> list[str]:
     return [sys.executable, "-m", "frostline", "archive", name]
 
 
-def _environment(world: World) -> dict[str, str]:
+def environment(world: World) -> dict[str, str]:
     return {**os.environ, "FROSTLINE_LOCAL_DIR": str(world.settings.local.dir)}
-
-
-def _gateway(world: World) -> int:
-    stack = local_stack.state(world.settings)
-    service = stack.service("gateway") if stack is not None else None
-    assert service is not None
-    return service.pid
 
 
 def _one(world: World, query: str) -> Any:

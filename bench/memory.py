@@ -1,4 +1,4 @@
-"""Peak memory of a command and all it starts."""
+"""Claim: archiving a partition takes the same memory however large it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,37 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.archive import command, environment, table
+from bench.measure import Result, cost
+from bench.world import World
+from frostline.local import stack as local_stack
+
+TITLE = "Memory of an archive run"
+TABLES = False  # it makes its own
+_MILLION = 1_000_000
+_MOST = 50 * _MILLION
 _EVERY = 0.1
+
+
+def run(world: World, _rounds: int) -> list[Result]:
+    """Of `frostline archive` with its Spark, and of the gateway, which answers the comparison; each size once."""
+    rows = world.shapes["events"].cold_rows
+    peaks = {}
+    for size in sorted({_MILLION, max(rows // 2, _MILLION), min(rows * 5 // 2, _MOST)}):
+        with table(world, "narrow", size) as name:
+            peaks[size] = peak(command(name), environment(world), [_gateway(world)]) / 1e6
+    (least, at_least), *more = peaks.items()
+    return [
+        cost(f"peak memory, {size / 1e6:g} million rows against {least / 1e6:g}", [peaks[size]], [at_least], 1.25, "MB")
+        for size, _ in more
+    ]
+
+
+def _gateway(world: World) -> int:
+    stack = local_stack.state(world.settings)
+    service = stack.service("gateway") if stack is not None else None
+    assert service is not None
+    return service.pid
 
 
 def peak(command: Sequence[str], environment: Mapping[str, str], beside: Sequence[int] = ()) -> int:
