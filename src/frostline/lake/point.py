@@ -9,8 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial, reduce
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
+_EPOCH = datetime(1970, 1, 1)  # of moments and of local times alike
+_ALONE = 8  # columns: so few are read sooner than other threads wake up
 
 Text = Callable[[Any], str]
 Row = list[str | None]
@@ -115,11 +117,20 @@ def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int
     if groups or file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
         raise _NotPlain
     read = _read(path, file.metadata, group, {column.place for column in (*columns, *(c for c, _ in compared))})
-    same = (_equal(read[column.place], _integers(column.type), value) for column, value in compared)
-    at = np.flatnonzero(reduce(np.logical_and, same)).tolist()
+    at = _where(read, compared)
     if len(at) > most:
         raise _NotPlain
-    return [[_text(column, read[column.place][row]) for column in columns] for row in at]
+    each = {column.place: column for column in columns}.values()  # keys are asked for twice
+    found = ({c.place: _text(c, read[c.place][row]) for c in each} for row in at.tolist())
+    return [[texts[column.place] for column in columns] for texts in found]
+
+
+def _where(read: Mapping[int, pa.Array], compared: Sequence[tuple[_Column, int]]) -> Any:
+    """The places of the rows: all are compared once, and what is left by the next column."""
+    at = None
+    for column, value in compared:
+        at = _equal(read[column.place], _integers(column.type), value, at)
+    return at
 
 
 def _read(path: str, metadata: pq.FileMetaData, group: int, places: set[int]) -> dict[int, pa.Array]:
@@ -129,7 +140,7 @@ def _read(path: str, metadata: pq.FileMetaData, group: int, places: set[int]) ->
     if lacking:
         with pa.OSFile(path) as stream:
             reader = pq.ParquetFile(stream, metadata=metadata, pre_buffer=False).reader
-            table = reader.read_row_group(group, column_indices=lacking, use_threads=True)
+            table = reader.read_row_group(group, column_indices=lacking, use_threads=len(lacking) > _ALONE)
         found |= {place: _Values(_whole(table.column(at))) for at, place in enumerate(lacking)}
     return {
         place: _values.get((path, group, place), partial(_same, values)).array
@@ -142,14 +153,16 @@ def _same(values: _Values) -> _Values:
     return values
 
 
-def _equal(values: pa.Array, type_: pa.DataType | None, value: int) -> Any:
-    """Where they are this one; NULL is not."""
+def _equal(values: pa.Array, type_: pa.DataType | None, value: int, among: Any | None) -> Any:
+    """Where they are this one, out of some places or all; NULL is not."""
     if type_ is None:
         raise _NotPlain
     numbers = values.view(type_)
-    if numbers.null_count == 0:
-        return numbers.to_numpy() == value  # a fifth of what Arrow takes for it
-    return pc.fill_null(pc.equal(numbers, value), False).to_numpy(zero_copy_only=False)
+    if numbers.null_count:
+        same = pc.fill_null(pc.equal(numbers, value), False).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(same) if among is None else among[same[among]]
+    found = numbers.to_numpy()  # a fifth of what Arrow takes for it
+    return np.flatnonzero(found == value) if among is None else among[found[among] == value]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -160,7 +173,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def _text(column: _Column, value: pa.Scalar) -> str | None:
     if column.text is None:
         raise _NotPlain
-    return column.text(value.as_py()) if value.is_valid else None
+    if not value.is_valid:
+        return None
+    # Arrow takes as long for a moment with its zone as for everything else.
+    return column.text(value.value if isinstance(value, pa.TimestampScalar) else value.as_py())
 
 
 def _footer(path: str) -> _File:
@@ -201,13 +217,13 @@ def _uuid(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
-def _moment(value: datetime) -> str:
-    text = value.replace(tzinfo=None).isoformat(" ")
-    return (text.rstrip("0") if value.microsecond else text) + ("" if value.tzinfo is None else "+00")
+def _moment(micros: int) -> str:
+    value = _EPOCH + timedelta(microseconds=micros)
+    return value.isoformat(" ").rstrip("0") if value.microsecond else value.isoformat(" ")
 
 
-def _moments(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(type_) and type_.unit == "us" and type_.tz in (None, "UTC"))
+def _moments(zone: str | None, type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) and type_.unit == "us" and type_.tz == zone)
 
 
 def _uuids(type_: pa.DataType) -> bool:
@@ -222,7 +238,8 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Text], ...] = (
     # Of a real: as a double it is the same, and no other real is nearer.
     (lambda type_: pa.types.is_float32(type_) or pa.types.is_float64(type_), repr),
     (pa.types.is_date32, str),
-    (_moments, _moment),
+    (partial(_moments, None), _moment),
+    (partial(_moments, "UTC"), lambda micros: f"{_moment(micros)}+00"),
     (pa.types.is_decimal128, lambda value: format(value, "f")),
     (pa.types.is_binary, lambda value: f"\\x{value.hex()}"),
     (_uuids, _uuid),
