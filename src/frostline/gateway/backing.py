@@ -48,10 +48,10 @@ class Backing:
         self._connection: psycopg.Connection[Any] | None = None
         self._canceller = canceller
         self._statements: dict[str, str] = {}  # prepared on every connection we open
-        self._early: tuple[str, ...] | None = None  # questions sent before they were asked
-        self._early_at = 0.0
+        self._sent: tuple[str, ...] | None = None  # statements whose results nobody has taken yet
+        self._sent_at = 0.0
+        self._answers: dict[str, PGresult] = {}  # to questions that are yet to be asked
         self._later: list[str] = []  # goes along with what is asked next
-        self._ahead: str | None = None  # a question that is being answered, and is yet to be asked
         self._copy: _Copy | None = None
         self._failed: dict[int, Exception] = {}  # whose rows were not all taken, and why
         self.open = False
@@ -65,13 +65,12 @@ class Backing:
         if self._connection is None or not self.open:
             raise QueryError("the backing transaction is not open")
         self._settle()
-        self.end_copy()
         return self._connection
 
     def prepare(self, name: str, statement: str) -> None:
         """Let `EXECUTE name` be asked from now on, by this connection and those that follow it."""
-        if self._connection is not None and self.open:
-            self._connection.execute(f"PREPARE {name} {statement}")
+        if self.open:
+            self.connection.execute(f"PREPARE {name} {statement}")
         self._statements[name] = statement
 
     def prepared(self, name: str) -> bool:
@@ -83,14 +82,12 @@ class Backing:
 
     def begin_early(self, questions: Sequence[str]) -> None:
         """Open a transaction and ask what will likely be asked first, without waiting for the answers."""
-        if self.open or self._early is not None or self._connection is None or self._connection.closed:
+        if self.open or self._sent is not None or self._connection is None or self._connection.closed:
             return
         try:
-            _send(self._connection, None, questions)
+            self._send(self._connection, [_BEGIN, *questions])
         except psycopg.Error:
             self.close()
-        else:
-            self._early, self._early_at = tuple(questions), time.perf_counter()
 
     def begin(
         self, snapshot: str | None = None, questions: Sequence[str] = (), *, asked_at: float = math.inf
@@ -99,94 +96,95 @@ class Backing:
 
         All of it is one round trip: a point look-up has few others.
         """
-        late = asked_at - self._early_at > _EARLY_SECONDS
-        wanted = self._early == tuple(questions) and not late and snapshot is None
+        at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
+        wanted = (_BEGIN, *at, *questions)
+        early = self._sent == wanted and asked_at - self._sent_at <= _EARLY_SECONDS
         for last in (False, True):
             connection = self._connect()
             try:
                 with self.running():
-                    early, self._early = self._early is not None, None
-                    vain = early and not wanted
-                    if vain:
-                        _results(connection.pgconn)
-                    if vain or not early:
+                    before = [] if self._sent is None or early else self._take()
+                    if self._sent is None:
                         # A transaction that was begun in vain ends on the way to the next.
-                        _send(connection, snapshot, questions, before=["ROLLBACK"] * vain)
-                    return self._opened(connection, snapshot, before=int(vain))
+                        self._send(connection, ["ROLLBACK"] * bool(before) + [*wanted])
+                    found = self._opened(connection, snapshot)
+                    return found[len(found) - len(questions) :]
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
                     raise
         raise AssertionError
 
-    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None, *, before: int = 0) -> list[PGresult]:
+    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None) -> list[PGresult]:
         """The answers to what was sent; a transaction in which one failed is ended."""
-        found = _results(connection.pgconn)
-        failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
+        found = self._take()
         self.open, self.snapshot = True, snapshot
         # Postgres tells with every answer; a connection lives on when its server is promoted.
         self.standby = connection.info.parameter_status("in_hot_standby") == "on"
-        if failed is not None:
+        try:
+            _check(found)
+        except psycopg.Error:
             self.end()
-            raise error_from_result(failed)
-        return found[before + 1 + (snapshot is not None) :]
+            raise
+        return found
 
-    def _discard(self) -> None:
-        """Take the answers nobody wants, and end their transaction."""
-        if self._connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                self._opened(self._connection, None)
-            self.end()
-
-    def ahead(self, question: str) -> None:
+    def ahead(self, questions: Sequence[str]) -> None:
         """Let Postgres work on what will be asked next; who asks something else waits for it and goes on."""
-        _ask(self.connection, [question])
-        self._ahead = question
+        connection = self.connection
+        self._answers.clear()
+        self._send(connection, questions)
 
     def answer(self, question: str) -> PGresult:
         """The answer to one question."""
-        if self._ahead != question:
-            self.ahead(question)
-        return self._settle()[0]
+        if question not in (self._sent or self._answers):
+            self.ahead([question])
+        self._settle()
+        return self._answers.pop(question)
 
-    def _settle(self) -> list[PGresult]:
-        """Wait for what was asked ahead; when it failed, so has the transaction."""
-        if self._ahead is None or self._connection is None:
-            return []
-        with self.running():
-            found = _results(self._connection.pgconn)
-            self._ahead = None
-            if found[0].status == ExecStatus.FATAL_ERROR:
-                raise error_from_result(found[0])
-        return found
+    def _send(self, connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
+        _ask(connection, statements)
+        self._sent, self._sent_at = tuple(statements), time.perf_counter()
+
+    def _take(self) -> list[PGresult]:
+        """The results of what was sent."""
+        self._sent = None
+        return [] if self._connection is None else _results(self._connection.pgconn)
+
+    def _settle(self) -> None:
+        """Wait for what was asked ahead, or for a COPY; when a question failed, so has the transaction."""
+        if self._sent is not None:
+            sent = self._sent
+            with self.running():
+                found = self._take()
+                _check(found)
+            self._answers = dict(zip(sent, found, strict=True))
+        self.end_copy()
 
     def end(self) -> None:
         """Forget the transaction and everything in it."""
         with contextlib.suppress(psycopg.Error):
             self.end_copy()
-        if self._early is not None:
-            self._early = None
-            self._discard()
-        if self._connection is not None and self.open:
+        if self._connection is not None and (self.open or self._sent is not None):
             try:
-                if self._ahead is not None:  # nobody wants to know any more
-                    _results(self._connection.pgconn)
-                    self._ahead = None
-                self._connection.execute("ROLLBACK")
+                self._take()  # nobody wants to know any more
+                self._send(self._connection, ["ROLLBACK"])
+                _check(self._take())
             except psycopg.Error:
                 self.close()
+        self._forget()
+
+    def _forget(self) -> None:
         self.open, self.snapshot = False, None
-        self._later.clear()
-        self._failed.clear()
+        self._sent, self._copy = None, None
+        for kept in (self._answers, self._later, self._failed):
+            kept.clear()
 
     def close(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(psycopg.Error):
                 self._connection.close()
-        self._connection, self.open, self._early, self._ahead = None, False, None, None
-        self._copy = None
-        self._later.clear()
-        self._failed.clear()
+        self._connection = None
+        self._forget()
 
     def copy(self, statement: str, lines: bytes, of: int) -> None:
         """Rows for a COPY, which goes on until something else is asked: nobody waits for each of its pieces.
@@ -221,10 +219,7 @@ class Backing:
             with self.running():
                 connection.pgconn.put_copy_end()
                 _flush(connection.pgconn)
-                found = _results(connection.pgconn)
-            bad = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
-            if bad is not None:
-                raise error_from_result(bad)
+                _check(_results(connection.pgconn))
         except Exception as error:
             self._failed.update(dict.fromkeys(copy.of, error))
             if not connection.closed:
@@ -244,17 +239,19 @@ class Backing:
 
     def batch(self, statements: Sequence[str]) -> list[PGresult]:
         """The results of several statements in one round trip; when one fails, nothing of them stays."""
-        connection, along = self.connection, [*self._later]
-        self._later.clear()
+        connection, along = self.connection, len(self._later)
         with self.running():
-            _ask(connection, ["SAVEPOINT frostline", *along, *statements, "RELEASE SAVEPOINT frostline"])
+            _ask(connection, ["SAVEPOINT frostline", *self._later, *statements, "RELEASE SAVEPOINT frostline"])
             found = _results(connection.pgconn)
-            failed = next((result for result in found if result.status == ExecStatus.FATAL_ERROR), None)
-            if failed is not None:
+            # A cursor that was closed stays so, whatever failed behind it; if all was refused as a text, none was.
+            del self._later[: sum(result.status != ExecStatus.FATAL_ERROR for result in found[1 : along + 1])]
+            try:
+                _check(found)
+            except psycopg.Error:
                 if not connection.closed:
                     connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
-                raise error_from_result(failed)
-        return found[1 + len(along) : -1]
+                raise
+        return found[along + 1 : -1]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -283,7 +280,7 @@ class Backing:
 
     def _connect(self) -> psycopg.Connection[Any]:
         if self._connection is not None and self._connection.closed:
-            self._connection = None
+            self.close()
         if self._connection is None:
             try:
                 self._connection = psycopg.connect(
@@ -312,13 +309,6 @@ class Backing:
                 self.forget(name)
 
 
-def _send(
-    connection: psycopg.Connection[Any], snapshot: str | None, questions: Sequence[str], *, before: Sequence[str] = ()
-) -> None:
-    at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
-    _ask(connection, [*before, _BEGIN, *at, *questions])
-
-
 def _ask(connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
     connection.pgconn.send_query("; ".join(statements).encode())
     _flush(connection.pgconn)
@@ -342,3 +332,10 @@ def _results(connection: PGconn) -> list[PGresult]:
         if result is None:
             return found
         found.append(result)
+
+
+def _check(found: Iterable[PGresult]) -> None:
+    """Raise what Postgres says went wrong."""
+    for result in found:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)

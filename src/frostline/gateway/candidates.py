@@ -14,7 +14,7 @@ from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Later, W
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
 from frostline.gateway.rows import Batches
-from frostline.gateway.scan import cold_rows
+from frostline.gateway.scan import cold_rows, lake_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
 
@@ -38,19 +38,20 @@ def candidates(
     """
     bench = view.bench(table)
     columns = bench.settable
-    wanted = {*columns, *table.primary_key}
-    scan = cold_rows(view, source, table, wanted, narrowed.files, keys=narrowed.keys, versions=True)
-    if scan.empty:
+    outputs = (*columns, *table.primary_key)
+    lake = lake_rows(view, source, table, outputs, narrowed.files)
+    # Postgres looks at every other condition anyway.
+    few = points.few(view, source, table, lake, outputs, narrowed.files, narrowed.keys)
+    if few == []:
         return None
     number = view.next_number()
     after = _after(view, bench, number) if changed else []
-    outputs = (*columns, *table.primary_key)
-    few = points.few(scan, outputs, narrowed.files)  # Postgres looks at every other condition anyway
     if few is not None:
-        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number, after) if few else None
+        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number, after)
     conditions, more = narrowed.filter.conditions, narrowed.filter.columns
-    if not more <= wanted:
-        scan = cold_rows(view, source, table, wanted | more, narrowed.files, keys=narrowed.keys, versions=True)
+    scan = cold_rows(view, source, table, {*outputs, *more}, narrowed.files, keys=narrowed.keys, versions=True)
+    if scan.empty:
+        return None
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     texts = [text(c) for c in outputs] + [f"CAST({scan.version} AS VARCHAR)", f"'{number}'"]
     query = f"SELECT {', '.join(f'{o} AS o{at}' for at, o in enumerate(texts))} FROM {scan.sql}{where}"

@@ -98,10 +98,11 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
     table = tables[source]
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
-    load = candidates(view, source, table, _known(view, statement, table, parameters))
+    constraints = quick.constraints(view, statement, table)
+    load = candidates(view, source, table, _known(view, statement, table, parameters, constraints))
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
-    quickly = quick.modify(view, statement, table, load, parameters) if load.rows else None
+    quickly = quick.modify(view, statement, table, load, parameters, constraints) if constraints and load.rows else None
     if quickly is not None:
         return Done(quickly, way=Way.ASKED)
     own = _own(statement, LOAD) + SQL(" = {}").format(Literal(load.number))
@@ -212,10 +213,12 @@ def _on_the_bench(
     return lexer.splice(statement.text[: statement.end], changes)
 
 
-def _known(view: View, statement: Modify, table: ColdTable, parameters: Parameters) -> Narrowed:
+def _known(
+    view: View, statement: Modify, table: ColdTable, parameters: Parameters, constraints: str | None
+) -> Narrowed:
     if statement.others:
         return Narrowed()
     select = statement.clauses
     keys = key_conditions(select, table, parameters)
-    view.expect(statement.target.source, table, keys)
+    view.expect(statement.target.source, table, keys, [constraints] if constraints else [])
     return of_clauses(select, table, parameters, keys)

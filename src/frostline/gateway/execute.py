@@ -49,6 +49,7 @@ class Executor:
         self.transaction = Transaction()
         self.prepared: dict[str, str] = {}
         self._over = False  # the transaction is; Postgres is told once the client has its answer
+        self._begun = False  # and so it is of one that has begun
         self._rescan = False  # the statement being worked on goes on with a cursor it had
         self._kinds: dict[str, Callable[[str, Tokens, Parameters], Result]] = {
             "set": lambda *_: Result("SET"),
@@ -120,6 +121,14 @@ class Executor:
         if self.transaction.status == IDLE:
             self._end()
 
+    def meanwhile(self) -> None:
+        """The client has its answer: what it will want next can be begun."""
+        self.tidy()
+        if self._begun:
+            self._begun = False
+            if self.transaction.status == ACTIVE:
+                self.view.anticipate()
+
     def tidy(self) -> None:
         """End the backing transaction of one that is over."""
         if self._over:
@@ -139,8 +148,7 @@ class Executor:
 
     def _begin(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         self.transaction.begin(serializable=any(token.word("serializable") for token in tokens))
-        # Postgres works on it while the client reads our answer.
-        self.view.anticipate()
+        self._begun = True
         return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
 
     def _commit(self, *_: object) -> Result:
@@ -280,9 +288,11 @@ class Executor:
 
     def _from_lake(self, found: Statement, source: Source, table: ColdTable, parameters: Parameters) -> Rows:
         plan = planned(found, table, parameters)
+        if plan.point is not None:
+            looked_up = points.answer(self.view, source, table, plan.point, plan.conditions, plan.keys)
+            if looked_up is not None:
+                return looked_up
         scan = cold_rows(self.view, source, table, plan.columns, plan.conditions, keys=plan.keys)
-        if plan.point is not None and (looked_up := points.answer(scan, plan.point, plan.conditions)) is not None:
-            return looked_up
         translated = plan.translated
         if scan.empty and not translated.grouped:
             return FixedRows(translated.fields)

@@ -9,8 +9,10 @@ from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway.bench import FEW_ROWS
 from frostline.gateway.clauses import Select
 from frostline.gateway.expressions.tree import Unknown
+from frostline.gateway.names import Source
 from frostline.gateway.rows import FixedRows
-from frostline.gateway.scan import Scan
+from frostline.gateway.scan import Scan, count_files, lake_rows
+from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 from frostline.lake import point
 from frostline.lake.pruning import Among, Condition
@@ -49,19 +51,37 @@ def asked(select: Select, table: ColdTable, conditions: Sequence[Condition]) -> 
     return Point(fields, columns, frozenset((*columns, *compared)))
 
 
-def answer(scan: Scan, found: Point, conditions: Iterable[Condition]) -> FixedRows | None:
-    """The rows; None: DuckDB has to be asked."""
-    if scan.empty:
-        return FixedRows(found.fields)
-    rows = few(scan, found.columns, conditions)
-    return None if rows is None else PointRows(found.fields, rows)
-
-
-def few(scan: Scan, columns: Sequence[ColdColumn], conditions: Iterable[Condition]) -> list[point.Row] | None:
-    """Columns of those rows of one file that satisfy what the conditions say of equality, in text; None: ask DuckDB."""
-    if len(scan.files) != 1 or scan.delta or scan.rows is None or not all(map(_plain, columns)):
+def answer(
+    view: View, source: Source, table: ColdTable, found: Point, conditions: Sequence[Condition], keys: tuple[str, ...]
+) -> FixedRows | None:
+    """The rows; None: DuckDB has to be asked. `keys` are as for `cold_rows`."""
+    view.expect(source, table, keys)  # Postgres looks for versions while we read
+    scan = lake_rows(view, source, table, found.read, conditions)
+    rows = few(view, source, table, scan, found.columns, conditions, keys)
+    if rows is None:
         return None
-    return point.rows(scan.files[0].path, _equal(conditions), [c.field_id or 0 for c in columns], FEW_ROWS)
+    return PointRows(found.fields, rows) if scan.files else FixedRows(found.fields)
+
+
+def few(
+    view: View,
+    source: Source,
+    table: ColdTable,
+    scan: Scan,
+    columns: Sequence[ColdColumn],
+    conditions: Iterable[Condition],
+    keys: tuple[str, ...],
+) -> list[point.Row] | None:
+    """Columns of those rows of one file that satisfy what the conditions say of equality, in text; None: ask DuckDB."""
+    rows: list[point.Row] | None = []
+    if scan.files:
+        if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, columns)):
+            return None
+        rows = point.rows(scan.files[0].path, _equal(conditions), [c.field_id or 0 for c in columns], FEW_ROWS)
+    if rows is None or view.delta(source, table, keys) is not None:
+        return None
+    count_files(view, scan)
+    return rows
 
 
 def _equal(conditions: Iterable[Condition]) -> dict[int, int]:

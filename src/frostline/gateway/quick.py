@@ -8,7 +8,6 @@ noted only if somebody looks. Whatever is not plain, and whatever fails, takes t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq.abc import PGresult
@@ -27,30 +26,46 @@ from frostline.model.types import delta_type
 _ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
 
 _PREPARED = "frostline_constraints"
+# Where there is no such table the long way tells.
 _CONSTRAINTS = """
-(regclass) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
-WHERE c.conrelid = $1 AND c.contype = 'c' AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
+(text) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
+WHERE c.conrelid = pg_catalog.to_regclass($1) AND c.contype = 'c'
+  AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
 UNION ALL
 SELECT pg_catalog.format('%I IS NOT NULL', a.attname) FROM pg_catalog.pg_attribute a
-WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
+WHERE a.attrelid = pg_catalog.to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
+UNION ALL
+SELECT 'false' WHERE pg_catalog.to_regclass($1) IS NULL
 """
-# By connection and table: what the constraints were. Most likely they still are.
-_known: WeakKeyDictionary[object, dict[int, list[str]]] = WeakKeyDictionary()
 
 
-def modify(view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters) -> int | None:
-    """How many rows were changed; None: take the long way."""
-    bench = view.bench(table)
+def constraints(view: View, statement: Modify, table: ColdTable) -> str | None:
+    """The question which constraints new rows are under, to be asked ahead; None: only the long way is possible."""
     if view.written_of(table.id).held or not _plain(statement, table):
         return None
+    if not view.backing.prepared(_PREPARED):
+        view.backing.prepare(_PREPARED, _CONSTRAINTS)
+    return f"EXECUTE {_PREPARED} ({lexer.quoted(view.bench(table).like.as_string(None))})"
+
+
+def modify(
+    view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters, constraints: str
+) -> int | None:
+    """How many rows were changed; None: take the long way."""
+    bench = view.bench(table)
+    listed = view.backing.answer(constraints)
+    held_to = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
     try:
-        result = _asked(view, bench, statement, found, parameters)
+        (result,) = view.backing.batch([_question(bench, statement, found, parameters, held_to)])
     except psycopg.OperationalError:  # cancelled, or Postgres is gone
         raise
     except psycopg.Error:
         return None
-    if result is None or not result.ntuples:
-        return None if result is None else 0
+    last = result.nfields - 1
+    if any(result.get_value(at, last) != b"t" for at in range(result.ntuples)):
+        return None  # one of them must not be
+    if not result.ntuples:
+        return 0
     write = view.note(table, statement.verb, statement.target.source)
     bench.note(_made(bench, statement.verb, found.columns, result, write))
     bench.counts[write.number] += result.ntuples
@@ -70,23 +85,8 @@ def _castable(column: ColdColumn) -> bool:
     return not column.domain and (column.typmod == -1 or column.typname in _ROUNDED)
 
 
-def _asked(view: View, bench: Bench, statement: Modify, found: Load, parameters: Parameters) -> PGresult | None:
-    """New rows, with the version each replaces, and its own; None: one of them must not be."""
-    if not view.backing.prepared(_PREPARED):
-        view.backing.prepare(_PREPARED, _CONSTRAINTS)
-    listing = f"EXECUTE {_PREPARED} ({lexer.quoted(bench.like.as_string(None))})"
-    known = _known.setdefault(view.backing.connection, {})
-    for _ in range(2):
-        assumed = known.get(bench.table.id, [])
-        listed, rows = view.backing.batch([listing, _question(bench, statement, found, parameters, assumed)])
-        known[bench.table.id] = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
-        if known[bench.table.id] == assumed:
-            last = rows.nfields - 1
-            return rows if all(rows.get_value(at, last) == b"t" for at in range(rows.ntuples)) else None
-    return None
-
-
 def _question(bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[str]) -> str:
+    """For the new rows, with the version each replaces, its own, and whether it may be."""
     columns, prev = found.columns, PREV.as_string(None)
     inserted = lexer.values(statement.tokens, parameters)
     version = len(columns) + len(bench.key)  # its place

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 
 import duckdb
 from pyiceberg.types import NestedField
@@ -22,6 +22,7 @@ from frostline.lake.engine import duckdb_type, iceberg_scan, parquet_scan
 from frostline.lake.footers import MOST_ASKED, aligned_scan
 from frostline.lake.layout import iceberg_type
 from frostline.lake.pruning import Condition, chosen_of, wholly
+from frostline.lake.storage import Storage
 from frostline.model.types import YEAR_ONE
 
 _MARKER = "known"  # up to which number a row knows columns
@@ -32,13 +33,18 @@ _KEPT = 1000  # scans of one snapshot, about a kB each
 class Scan:
     """What a statement reads of a source: files out of how many, and the rows as a subquery named t."""
 
-    sql: str
     files: Sequence[files.DataFile]
     of: int
     delta: bool
+    _sql: Callable[[], str]
     recent: bool = False  # no moment in it is before the year 1
     rows: int | None = None  # exactly so many, if that is known without reading them
     version: str = "0"  # an expression: which version a row is
+
+    @cached_property
+    def sql(self) -> str:
+        """Written when it is asked for: it takes a look at the files, which a row read without DuckDB does not need."""
+        return self._sql()
 
     @property
     def empty(self) -> bool:
@@ -60,25 +66,33 @@ def cold_rows(
 
     `keys` are conditions on the primary key, by which versions of the delta are found.
     """
-    # Never an empty list, and the key is read anyway.
-    wanted = _in_order(frozenset(columns), (table.key,))
-    if table.retained is not None and source.range.below(table.retained):
-        return _nothing(wanted, 0)
-    _refuse_unreadable(table, wanted)
-    delta = view.delta(source, table, keys)
-    merged = wanted if delta is None else _in_order(frozenset(wanted), table.primary_key)
-    lake = _lake(view, source, table, merged, conditions)
-    if lake.files:
-        view.metrics.add("files_total", len(lake.files))
-        view.metrics.add("file_bytes_total", sum(file.size for file in lake.files))
+    delta = None if _removed(source, table) else view.delta(source, table, keys)
+    read = columns if delta is None else {*columns, *table.primary_key}
+    lake = lake_rows(view, source, table, read, conditions)
+    count_files(view, lake)
     if delta is None:
         return lake
-    names = ", ".join(column_name(column.number) for column in wanted)
+    names = ", ".join(column_name(column.number) for column in _in_order(frozenset(columns), (table.key,)))
     same = " AND ".join(f"t.{name} = d.{name}" for name in (column_name(c.number) for c in table.primary_key))
     old, new = (", 0 AS version", ", seq AS version") if versions else ("", "")
-    untouched = f"SELECT {names}{old} FROM {lake.sql} ANTI JOIN {delta} AS d ON ({same})"
-    merged_rows = f"({untouched} UNION ALL SELECT {names}{new} FROM {delta} WHERE op = 'U') AS t"
-    return Scan(merged_rows, lake.files, lake.of, delta=True, version="version" if versions else "0")
+
+    def merged() -> str:
+        untouched = f"SELECT {names}{old} FROM {lake.sql} ANTI JOIN {delta} AS d ON ({same})"
+        return f"({untouched} UNION ALL SELECT {names}{new} FROM {delta} WHERE op = 'U') AS t"
+
+    return Scan(lake.files, lake.of, True, merged, version="version" if versions else "0")
+
+
+def count_files(view: View, found: Scan) -> None:
+    """They are read."""
+    if found.files:
+        view.metrics.add("files_total", len(found.files))
+        view.metrics.add("file_bytes_total", sum(file.size for file in found.files))
+
+
+def _removed(source: Source, table: ColdTable) -> bool:
+    """Whether rows as old as these are not kept any more."""
+    return table.retained is not None and source.range.below(table.retained)
 
 
 @lru_cache(maxsize=1000)
@@ -86,10 +100,14 @@ def _in_order(columns: frozenset[ColdColumn], more: tuple[ColdColumn, ...]) -> t
     return tuple(sorted({*columns, *more}, key=lambda column: column.number))
 
 
-def _lake(
-    view: View, source: Source, table: ColdTable, columns: tuple[ColdColumn, ...], conditions: Iterable[Condition]
+def lake_rows(
+    view: View, source: Source, table: ColdTable, wanted: Collection[ColdColumn], conditions: Iterable[Condition]
 ) -> Scan:
-    """The Iceberg rows."""
+    """The same without the delta: what the lake has."""
+    columns = _in_order(frozenset(wanted), (table.key,))  # never an empty list, and the key is read anyway
+    if _removed(source, table):
+        return _nothing(columns, 0)
+    _refuse_unreadable(table, columns)
     if table.snapshot_id is None or table.metadata_location is None:
         return _nothing(columns, 0)
     staged = view.staged_files(source, table)
@@ -97,7 +115,7 @@ def _lake(
     places = chosen_of(snapshot, source.range, lambda: pruning.in_range(table, source.range), conditions)
     if not places:
         return _nothing(columns, len(snapshot.files))
-    key = (tuple(places), columns, source.range)
+    key = (view.engine, tuple(places), columns, source.range)  # it goes on to read by the same engine
     found = snapshot.kept.get(key)
     if not isinstance(found, Scan):
         found = _reading(view, source, table, columns, snapshot, places)
@@ -123,9 +141,10 @@ def _reading(
     count = None
     named = {column_name(c.number): _read_as(field, c) for c, field in fields.items()}
     named |= {} if marker is None or not _filled(columns) else {_MARKER: marker}
+    parquet = partial(_parquet, view.engine, view.storage, named)
     if snapshot.readable(places):
         within = _unless_inside(snapshot, places, table, source)
-        rows = _parquet(view, [file.path for file in read], named, within)
+        rows = partial(parquet, [file.path for file in read], within)
         if within is None:
             count = sum(file.rows for file in read)
     elif snapshot.vectors:
@@ -142,17 +161,21 @@ def _reading(
         outputs += [f"{_quoted(marker.name)} AS {_MARKER}"] if marker is not None and _MARKER in named else []
         within = range_condition(table.key, source.range, read_as[table.key])
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
-        rows = f"SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}"
+        merged = f"SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}"
         staged = [snapshot.files[at].path for at in places if at >= len(snapshot.files) - snapshot.staged]
         if staged:
             within = range_condition(table.key, source.range, column_name(table.key.number))
-            rows += f" UNION ALL SELECT {', '.join(named)} FROM {_parquet(view, staged, named, within)}"
-        rows = f"({rows}) AS t"
+            merged += f" UNION ALL SELECT {', '.join(named)} FROM {parquet(staged, within)}"
+        rows = partial("({}) AS t".format, merged)
+    values = None
     if len(fields) < len(columns) or _filled(columns):
         values = ", ".join(f"{_value(c, fields, marker)} AS {column_name(c.number)}" for c in columns)
-        rows = f"(SELECT {values} FROM {rows}) AS t"
     recent = _recent(snapshot, places, [c for c in columns if c.storage.recent is not None])
-    return Scan(rows, read, len(snapshot.files), delta=False, recent=recent, rows=count)
+    return Scan(read, len(snapshot.files), False, partial(_selected, values, rows), recent=recent, rows=count)
+
+
+def _selected(values: str | None, rows: Callable[[], str]) -> str:
+    return rows() if values is None else f"(SELECT {values} FROM {rows()}) AS t"
 
 
 def _filled(columns: Iterable[ColdColumn]) -> bool:
@@ -198,12 +221,18 @@ def _value(column: ColdColumn, fields: Collection[ColdColumn], marker: NestedFie
     return f"coalesce({name}, {own})"
 
 
-def _parquet(view: View, locations: Sequence[str], named: Mapping[str, NestedField], within: str | None) -> str:
+def _parquet(
+    engine: duckdb.DuckDBPyConnection,
+    storage: Storage,
+    named: Mapping[str, NestedField],
+    locations: Sequence[str],
+    within: str | None,
+) -> str:
     """Data files by themselves, with a condition on the key where they need one."""
     try:
-        rows = aligned_scan(view.engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
+        rows = aligned_scan(engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
     except duckdb.IOException as error:
-        raise view.storage.unreadable(error) from error
+        raise storage.unreadable(error) from error
     return rows if within is None else f"(SELECT {', '.join(named)} FROM {rows} WHERE {within}) AS t"
 
 
@@ -232,7 +261,7 @@ def _unless_inside(snapshot: files.Snapshot, places: list[int], table: ColdTable
 @lru_cache(maxsize=1000)
 def _nothing(columns: tuple[ColdColumn, ...], of: int) -> Scan:
     empty = ", ".join(f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns)
-    return Scan(f"(SELECT {empty} WHERE false) AS t", (), of, delta=False)
+    return Scan((), of, False, partial("(SELECT {} WHERE false) AS t".format, empty))
 
 
 def _refuse_unreadable(table: ColdTable, columns: Iterable[ColdColumn]) -> None:

@@ -76,7 +76,7 @@ class Session:
 
     def _meanwhile(self) -> None:
         """The client has its answer and works on it; the next thing it will ask for can be begun."""
-        self.executor.tidy()
+        self.executor.meanwhile()
         if self._next is not None:
             (rows, wanted), self._next = self._next, None
             # It may be waiting for this already, and change its mind.

@@ -255,11 +255,11 @@ class View:
 
     def version_rows(self, table: ColdTable) -> sql.Composable:
         """Versions of the delta and of this transaction, as a table expression."""
-        outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in table.stored), sql.SQL("_op, _seq")])
         delta = sql.Identifier(*table.delta)
         batches = self.written_of(table.id).batches
         if not batches:
             return delta if table.followed else _as_followed(table)
+        outputs = sql.SQL(", ").join([*(sql.Identifier(c.name) for c in table.stored), sql.SQL("_op, _seq")])
         self.at_bench(self.benches[table.id], [])
         return sql.SQL("(SELECT {o} FROM {} UNION ALL SELECT {o} FROM {} WHERE _batch = ANY ({}::int[]))").format(
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
@@ -447,9 +447,7 @@ class View:
         if keys or mutable or self.written_of(table.id).batches:
             if self.backing.answer(self._exists(source, table, keys)).get_value(0, 0) != b"t":
                 return None
-            name = self._load_delta(table, within)
-            self._own.append(name)
-            return name
+            return self._load_delta(table, within)
         rows, newest = self._counted(table, within)
         if not rows:
             return None
@@ -460,6 +458,7 @@ class View:
         if found is None:
             found = self._load_delta(table, within)
             self.deltas.keep(key, rows, newest, found)
+            self._own.remove(found)
         self._shared.append(found)
         return found
 
@@ -473,11 +472,13 @@ class View:
             row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
         return bool(row and row[0])
 
-    def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> None:
-        """The versions of these keys will be asked for: whether there are any, Postgres can look meanwhile."""
+    def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...], more: Sequence[str] = ()) -> None:
+        """The versions of these keys will be asked for, and other questions: Postgres can look meanwhile."""
         known = source.lake_only or (source, ()) in self._deltas or (source, keys) in self._deltas
         if keys and not known and not self.written_of(table.id).batches and self.has_versions(table):
-            self.backing.ahead(self._exists(source, table, keys))
+            more = [*more, self._exists(source, table, keys)]
+        if more:
+            self.backing.ahead(more)
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
         """The question whether there are versions."""
@@ -495,6 +496,7 @@ class View:
             loads = [f"{c.storage.load.replace('{c}', 'NULL::VARCHAR')} AS {column_name(c.number)}" for c in columns]
             loads += ["NULL::VARCHAR AS op", "NULL::BIGINT AS seq"]
             target.execute(f"CREATE TABLE {name} AS SELECT {', '.join(loads)} WHERE false")
+            self._own.append(name)  # whatever becomes of it
             self._copy_delta(target, name, columns, _newest(table, columns, self.version_rows(table), within))
         return name
 

@@ -33,31 +33,31 @@ def numbers(backing: Backing) -> tuple[bytes | None, list[bytes | None]]:
 
 
 def test_what_was_asked_ahead_is_answered_once(backing: Backing) -> None:
-    backing.ahead(ONE)
+    backing.ahead([ONE])
     assert numbers(backing) == (b"1", [b"2", b"1"])
     assert numbers(backing) == (b"1", [b"2", b"1"])
 
 
 def test_another_question_comes_between(backing: Backing) -> None:
-    backing.ahead(TWO)
+    backing.ahead([TWO])
     assert numbers(backing) == (b"1", [b"2", b"1"])
-    backing.ahead(TWO)
+    backing.ahead([TWO])
     assert backing.connection.execute("SELECT 3").fetchone() == (3,)
-    backing.ahead(TWO)
-    backing.ahead(ONE)
+    backing.ahead([TWO])
+    backing.ahead([ONE])
     assert numbers(backing) == (b"1", [b"2", b"1"])
 
 
 def test_nobody_asks_and_the_transaction_ends(backing: Backing) -> None:
     for question in (ONE, "SELECT 1 / 0"):
-        backing.ahead(question)
+        backing.ahead([question])
         backing.end()
         backing.begin()
         assert numbers(backing) == (b"1", [b"2", b"1"])
 
 
 def test_what_fails_fails_for_whoever_asks_next(backing: Backing) -> None:
-    backing.ahead("SELECT 1 / 0")
+    backing.ahead(["SELECT 1 / 0"])
     with pytest.raises(psycopg.errors.DivisionByZero):
         backing.answer(ONE)
     backing.end()
@@ -67,7 +67,7 @@ def test_what_fails_fails_for_whoever_asks_next(backing: Backing) -> None:
 
 def test_a_cancelled_session_goes_on_afterwards(backing: Backing, canceller: Canceller) -> None:
     """Between the question and its answer, and between an early beginning and the beginning."""
-    backing.ahead(ONE)
+    backing.ahead([ONE])
     canceller.begin()
     canceller.cancel_once()
     with pytest.raises(QueryError, match="canceling statement"):
