@@ -243,12 +243,12 @@ class Backing:
         with self.running():
             _ask(connection, ["SAVEPOINT frostline", *self._later, *statements, "RELEASE SAVEPOINT frostline"])
             found = _results(connection.pgconn)
-            # A cursor that was closed stays so, whatever failed behind it; if all was refused as a text, none was.
-            del self._later[: sum(result.status != ExecStatus.FATAL_ERROR for result in found[1 : along + 1])]
+            del self._later[: len(found) - 1]  # a cursor that was closed stays so, whatever failed behind it
             try:
                 _check(found)
             except psycopg.Error:
-                if not connection.closed:
+                # Of a text that Postgres cannot read nothing was done; then there is no savepoint to go back to.
+                if not connection.closed and found[0].status != ExecStatus.FATAL_ERROR:
                     connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
                 raise
         return found[along + 1 : -1]

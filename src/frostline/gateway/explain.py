@@ -9,18 +9,20 @@ from itertools import chain
 from typing import Any
 
 from frostline.catalog.cold import ColdTable
-from frostline.gateway import lexer, pruning, writes
+from frostline.gateway import lexer, points, pruning, writes
 from frostline.gateway.clauses import Select, clauses
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source, references
+from frostline.gateway.parsed import planned
+from frostline.gateway.statements import statement
 from frostline.gateway.translate import translate
 from frostline.gateway.view import View
 from frostline.lake import files
 from frostline.lake.pruning import Condition, chosen
 
 _NOTHING = lexer.tokens("NULL")
-DUCKDB, POSTGRES = "DuckDB", "Postgres, over rows from DuckDB"
+DUCKDB, FILE, POSTGRES = "DuckDB", "a look-up in the data file", "Postgres, over rows from DuckDB"
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,30 @@ def _reading(view: View, text: str) -> dict[str, Any]:
     found = references(lexer.tokens(text))
     tables = view.pin([reference.source for reference in found], may_restart=False)
     split = _split(text, tables[found[0].source]) if len(found) == 1 else Split(why="a join")
+    engine = POSTGRES if split.why is not None else DUCKDB
+    if engine == DUCKDB and _looked_up(view, text, found[0].source, tables[found[0].source]):
+        engine = FILE
     sizes = [_sizes(view, source, table, split.prunes) for source, table in tables.items()]
     return {
-        "engine": DUCKDB if split.why is None else POSTGRES,
+        "engine": engine,
         "snapshot": tables[found[0].source].snapshot_id if len(tables) == 1 else None,
         **{name: sum(size[name] for size in sizes) for name in sizes[0]},
         "pushed": " AND ".join(split.pushed) or None,
         "kept": " AND ".join(split.kept) or None,
         "why": split.why,
     }
+
+
+def _looked_up(view: View, text: str, source: Source, table: ColdTable) -> bool:
+    """Whether it does without DuckDB; only a look shows that. With a parameter it is not known."""
+    tokens = lexer.tokens(text)
+    if any(token.kind == "parameter" for token in tokens):
+        return False
+    plan = planned(statement(text, tokens), table, ())
+    if plan.point is None:
+        return False
+    found = points.answer(view, source, table, plan.point, plan.conditions, plan.keys)
+    return isinstance(found, points.PointRows)
 
 
 def _split(text: str, table: ColdTable) -> Split:

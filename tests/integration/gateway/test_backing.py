@@ -93,3 +93,27 @@ def test_a_transaction_begun_early_answers_what_is_asked(backing: Backing, quest
         found = backing.begin(questions=questions, asked_at=0)
         assert [f"SELECT {(result.get_value(0, 0) or b'').decode()}" for result in found] == questions
         assert numbers(backing) == (b"1", [b"2", b"1"])
+
+
+def test_what_goes_along_is_done_once_whatever_fails_behind_it(backing: Backing) -> None:
+    backing.batch(["DECLARE gone CURSOR FOR SELECT 1"])
+    backing.later("CLOSE gone")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        backing.batch(["SELECT 1 / 0"])
+    assert backing.answer("SELECT count(*) FROM pg_cursors").get_value(0, 0) == b"0"
+    assert numbers(backing) == (b"1", [b"2", b"1"])
+
+
+def test_a_text_that_is_no_sql_is_what_is_told(backing: Backing) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError):
+        backing.batch(["no SQL at all"])
+    backing.end()
+    backing.begin()
+    assert numbers(backing) == (b"1", [b"2", b"1"])
+
+
+def test_several_questions_ahead_are_answered_in_any_order(backing: Backing) -> None:
+    backing.ahead([ONE, TWO])
+    assert backing.answer(TWO).get_value(0, 0) == b"2"
+    assert backing.answer(ONE).get_value(0, 0) == b"1"
+    assert numbers(backing) == (b"1", [b"2", b"1"])

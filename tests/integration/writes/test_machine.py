@@ -156,3 +156,22 @@ def test_histories(moving: World) -> None:
             phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SOAK else [])],
         ),
     )
+
+
+def test_explain_tells_a_look_up_that_does_without_duckdb(moving: World) -> None:
+    client = moving.connect()
+    machine.reset(client)
+    (id_, moment) = client.execute(f"SELECT id, ts FROM {machine.TIERED} WHERE ts < '2026-02-01Z'").fetchone() or (0, 0)
+
+    def engine(columns: str = "id, t") -> str:
+        query = f"SELECT {columns} FROM {machine.TIERED} WHERE id = {id_} AND ts = '{moment}'"
+        (found,) = client.execute(
+            "SELECT engine FROM frostline.explain(%s) WHERE tier = 'cold'", [query]
+        ).fetchone() or ("",)
+        return str(found)
+
+    assert engine() == "a look-up in the data file"
+    assert engine("id + 1") == "DuckDB"
+    with client.transaction(force_rollback=True):
+        client.execute(f"UPDATE {machine.TIERED} SET i = 1 WHERE id = {id_} AND ts = '{moment}'")
+        assert engine() == "DuckDB"  # the row has a version besides the file's
