@@ -441,7 +441,7 @@ class View:
         return self._changed[table.id] or bool(self.written_of(table.id).batches)
 
     def _versions(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str | None:
-        within = _within(source, table, keys)
+        within = sql.SQL(_within(source, table, keys))
         # Of a range that is not cold yet versions are still changed in their places.
         mutable = source.operation is not None or source.snapshot is not None
         if keys or mutable or self.written_of(table.id).batches:
@@ -482,8 +482,9 @@ class View:
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
         """The question whether there are versions."""
-        versions, within = self.version_rows(table), _within(source, table, keys)
-        return f"SELECT EXISTS (SELECT FROM {versions.as_string(None)} v WHERE {within.as_string(None)})"
+        plain = table.followed and not self.written_of(table.id).batches
+        versions = _quoted(table.delta) if plain else self.version_rows(table).as_string(None)
+        return f"SELECT EXISTS (SELECT FROM {versions} v WHERE {_within(source, table, keys)})"
 
     def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)
@@ -525,8 +526,13 @@ def _hot(source: Source, table: ColdTable) -> bool:
     return source.operation is None and not source.range.below(table.seam)
 
 
-def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> sql.SQL:
-    return sql.SQL(" AND ".join([_range_text(table.key, source.range), *keys]))
+@lru_cache(maxsize=1000)
+def _quoted(name: tuple[str, str]) -> str:
+    return sql.Identifier(*name).as_string(None)
+
+
+def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
+    return " AND ".join([_range_text(table.key, source.range), *keys])
 
 
 def in_range(source: Source, table: ColdTable) -> sql.Composable:

@@ -9,9 +9,11 @@ import os
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from psycopg.sql import SQL
 
 from fix_tiering import World
 from integration.writes import machine
@@ -175,3 +177,21 @@ def test_explain_tells_a_look_up_that_does_without_duckdb(moving: World) -> None
     with client.transaction(force_rollback=True):
         client.execute(f"UPDATE {machine.TIERED} SET i = 1 WHERE id = {id_} AND ts = '{moment}'")
         assert engine() == "DuckDB"  # the row has a version besides the file's
+
+
+def test_versions_that_could_not_be_loaded_leave_nothing_in_duckdb(moving: World) -> None:
+    def loaded() -> set[tuple[str]]:
+        with moving.gateway._engine.cursor() as cursor:
+            return set(cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall())
+
+    client, before = moving.connect(), loaded()
+    with client.transaction():
+        client.execute(f"SELECT count(*) FROM {TIERED} WHERE ts < '2026-02-01Z' AND i > 3")
+        views = [found.session.executor.view for found in moving.gateway._current() if found.session is not None]
+        (view,) = (view for view in views if view.backing.open)
+        (table,) = view._tables.values()
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            view._load_delta(table, SQL("1 / 0 = 1"))
+        assert len(loaded() - before) == 1
+    assert client.execute(f"SELECT count(*) FROM {TIERED} WHERE id < 0").fetchone() == (0,)
+    assert loaded() <= before
