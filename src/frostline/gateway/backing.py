@@ -146,9 +146,9 @@ class Backing:
         self._sent, self._sent_at = tuple(statements), time.perf_counter()
 
     def _take(self) -> list[PGresult]:
-        """The results of what was sent."""
-        self._sent = None
-        return [] if self._connection is None else _results(self._connection.pgconn)
+        """The results of what was sent, if anything was."""
+        sent, self._sent = self._sent, None
+        return [] if sent is None or self._connection is None else _results(self._connection.pgconn)
 
     def _settle(self) -> None:
         """Wait for what was asked ahead, or for a COPY; when a question failed, so has the transaction."""
