@@ -137,11 +137,10 @@ def _reading(
 ) -> Scan:
     read = [snapshot.files[at] for at in places]
     fields = {c: field for c in columns if (field := snapshot.fields.get(c.field_id or 0)) is not None}
-    marker = snapshot.fields.get(table.marker or 0)
+    filled = any(column.missing is not None for column in columns)  # a value where rows have none of their own
+    marker = snapshot.fields.get(table.marker or 0) if filled else None
     count = None
-    named = {column_name(c.number): _read_as(field, c) for c, field in fields.items()}
-    named |= {} if marker is None or not _filled(columns) else {_MARKER: marker}
-    parquet = partial(_parquet, view.engine, view.storage, named)
+    parquet = partial(_parquet, view.engine, view.storage, fields, marker)
     if snapshot.readable(places):
         within = _unless_inside(snapshot, places, table, source)
         rows = partial(parquet, [file.path for file in read], within)
@@ -158,17 +157,17 @@ def _reading(
         read_as = {c: _cast(field, c) for c, field in fields.items()}
         read_as[table.key] = _key(snapshot, places, table.key, fields[table.key])
         outputs = [f"{value} AS {column_name(c.number)}" for c, value in read_as.items()]
-        outputs += [f"{_quoted(marker.name)} AS {_MARKER}"] if marker is not None and _MARKER in named else []
+        outputs += [f"{_quoted(marker.name)} AS {_MARKER}"] if marker is not None else []
         within = range_condition(table.key, source.range, read_as[table.key])
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
         merged = f"SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}"
         staged = [snapshot.files[at].path for at in places if at >= len(snapshot.files) - snapshot.staged]
         if staged:
             within = range_condition(table.key, source.range, column_name(table.key.number))
-            merged += f" UNION ALL SELECT {', '.join(named)} FROM {parquet(staged, within)}"
+            merged += f" UNION ALL SELECT {', '.join(_named(fields, marker))} FROM {parquet(staged, within)}"
         rows = partial("({}) AS t".format, merged)
     values = None
-    if len(fields) < len(columns) or _filled(columns):
+    if len(fields) < len(columns) or filled:
         values = ", ".join(f"{_value(c, fields, marker)} AS {column_name(c.number)}" for c in columns)
     recent = _recent(snapshot, places, [c for c in columns if c.storage.recent is not None])
     return Scan(read, len(snapshot.files), False, partial(_selected, values, rows), recent=recent, rows=count)
@@ -178,9 +177,10 @@ def _selected(values: str | None, rows: Callable[[], str]) -> str:
     return rows() if values is None else f"(SELECT {values} FROM {rows()}) AS t"
 
 
-def _filled(columns: Iterable[ColdColumn]) -> bool:
-    """Whether one of them has a value in rows that have none of their own."""
-    return any(column.missing is not None for column in columns)
+def _named(fields: Mapping[ColdColumn, NestedField], marker: NestedField | None) -> dict[str, NestedField]:
+    """What is read of a file, by the names it gets."""
+    named = {column_name(column.number): _read_as(field, column) for column, field in fields.items()}
+    return named if marker is None else {**named, _MARKER: marker}
 
 
 def _read_as(field: NestedField, column: ColdColumn) -> NestedField:
@@ -224,11 +224,13 @@ def _value(column: ColdColumn, fields: Collection[ColdColumn], marker: NestedFie
 def _parquet(
     engine: duckdb.DuckDBPyConnection,
     storage: Storage,
-    named: Mapping[str, NestedField],
+    fields: Mapping[ColdColumn, NestedField],
+    marker: NestedField | None,
     locations: Sequence[str],
     within: str | None,
 ) -> str:
     """Data files by themselves, with a condition on the key where they need one."""
+    named = _named(fields, marker)
     try:
         rows = aligned_scan(engine, locations, named) or f"{parquet_scan(locations, named)} AS t"
     except duckdb.IOException as error:
