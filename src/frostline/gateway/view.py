@@ -457,8 +457,8 @@ class View:
         found = self.deltas.take(key, rows, newest)
         if found is None:
             found = self._load_delta(table, within)
-            self.deltas.keep(key, rows, newest, found)
             self._own.remove(found)
+            self.deltas.keep(key, rows, newest, found)
         self._shared.append(found)
         return found
 
