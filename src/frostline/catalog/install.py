@@ -31,6 +31,7 @@ def migrations() -> Iterator[Migration]:
 def install(dsn: str) -> list[str]:
     """Bring the registry up to date; returns what was done, nothing when it was current."""
     with connect(dsn, application="frostline init") as connection:
+        check_encoding(connection)
         check_grants(connection)
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
@@ -98,6 +99,17 @@ def uninstall(dsn: str, *, dry_run: bool = False) -> list[str]:
         if dry_run:
             raise psycopg.Rollback(attempt)
     return done
+
+
+def check_encoding(connection: Connection) -> None:
+    """The lake's text is UTF-8, and so is what the gateway says."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f"the encoding of database {connection.info.dbname} is {encoding}, and Frostline needs UTF8;"
+            " nothing was changed",
+            hint="move its tables into a database that was created with ENCODING 'UTF8'",
+        )
 
 
 def check_grants(connection: Connection) -> None:

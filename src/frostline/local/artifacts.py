@@ -81,15 +81,15 @@ S3_JAR = Artifact(
     "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
 )
 
-POSTGRES_VERSION = "18.1.0"
+POSTGRES_VERSION = "18.6.0"
 POSTGRES = {
     name: Artifact("io.zonky.test.postgres", f"embedded-postgres-binaries-{name}", POSTGRES_VERSION, size, sha256)
     for name, size, sha256 in (
-        ("linux-amd64", 14949819, "65d0723e0274ad3ec6230dcbdfe034af6ee096fce15a77b0f9b8be71d2702934"),
-        ("linux-amd64-alpine", 14906503, "845e48225afe404d5156108233feea746253232f1c2e217fed16286268021209"),
-        ("linux-arm64v8", 13966675, "ea0f16b754fc0a10d9d8993bbd426c20f8c709b318b28e49b42d9cac1c958b8f"),
-        ("darwin-amd64", 33154118, "3b4f16dcf57250d8f9c5e9270a7dfc3921b66d66534d00f8f366e8263e862d11"),
-        ("darwin-arm64v8", 33154522, "7398c6c19d11594a944dc0ddc79fdbb611164312e1f509a8c86b09724027401e"),
+        ("linux-amd64", 15119738, "008ee189eaa7ca2b58bd01dd950291e638b998392cf982297acd4779ec898ac1"),
+        ("linux-amd64-alpine", 14856560, "1568b3805c3a3b99b5f4f0d7f6cf16e2a39075462ed47a614bfbabd92508350d"),
+        ("linux-arm64v8", 14142322, "5f54e016723afa6213925a8acb939bac52944b1d348f65c7a20f0cd2928c31be"),
+        ("darwin-amd64", 71185174, "690941008aac9ee360820fde9bb7870a4f3dcac5e9e2f9e45e42333a436ad0f9"),
+        ("darwin-arm64v8", 71185174, "8f6ed6f38195b50a40712ada8b2a12060b6193c1a6977a6eb5cff053bb5a1b89"),
     )
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from psycopg.sql import SQL
 
 from frostline.catalog import queries
-from frostline.catalog.database import Connection
+from frostline.catalog.database import MISCOUNTING, Connection
 from frostline.catalog.names import LOWER_CHECK, UPPER_CHECK
 from frostline.model.tables import Table
 from frostline.tiering.refusals import names
@@ -32,8 +32,18 @@ def cautions(connection: Connection, table: Table, *, cold_fk: str) -> list[str]
         *_foreign_keys(connection, table, cold_fk),
         *_partitions(connection, table),
         *_partman(connection, table),
+        *_server(connection),
         f"a plan in which `{table.key} > now() - ...` decides at run time which partitions are read is not parallel",
     ]
+
+
+def _server(connection: Connection) -> Iterator[str]:
+    if connection.info.server_version in MISCOUNTING:
+        version = connection.info.parameter_status("server_version")
+        yield (
+            f"Postgres {version} crashes when a prepared UPDATE or DELETE with a generic plan passes over foreign "
+            "partitions, 18.6 does not: upgrade it, or ALTER DATABASE ... SET plan_cache_mode = force_custom_plan"
+        )
 
 
 def _foreign_keys(connection: Connection, table: Table, cold_fk: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from psycopg.sql import SQL, Composable, Identifier
 from pydantic import SecretStr
 
 from frostline.catalog import install, queries, registry
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import MISCOUNTING, Connection, connect
 from frostline.catalog.gateways import ALIVE
 from frostline.catalog.names import LOWER_CHECK, SERVER_NAME
 from frostline.catalog.registry import Managed
@@ -88,6 +88,8 @@ def _version(connection: Connection) -> Checks:
     late = major > _NEWEST
     remedy = "no test of ours has run on it: upgrade Frostline" if late else ""
     yield Check("Postgres", "version", WARNING if late else OK, f"Postgres {text}", remedy)
+    if connection.info.server_version in MISCOUNTING:
+        yield _generic_plans(connection, str(text))
     missing = [hint for granted, hint in install.grants(connection) if not granted]
     row = queries.row(connection, "doctor_role")
     assert row is not None
@@ -98,6 +100,17 @@ def _version(connection: Connection) -> Checks:
         yield Check("Postgres", "grants", PROBLEM, f"the registry belongs to {owner}", f"GRANT {owner} TO {role}")
     else:
         yield Check("Postgres", "grants", OK, f"role {role}" + (", a superuser" if superuser else ", no superuser"))
+
+
+def _generic_plans(connection: Connection, version: str) -> Check:
+    """A fault of that Postgres: one crash ends every session of the server."""
+    if dict(queries.rows(connection, "doctor_settings")).get("plan_cache_mode") == "force_custom_plan":
+        found = f"Postgres {version} is kept from generic plans, some of which crash it; 18.6 has no need of that"
+        return Check("Postgres", "generic plans", OK, found)
+    found = f"Postgres {version} crashes when a prepared UPDATE or DELETE with a generic plan passes over cold rows"
+    database = Identifier(connection.info.dbname).as_string(connection)
+    remedy = f"ALTER DATABASE {database} SET plan_cache_mode = force_custom_plan"
+    return Check("Postgres", "generic plans", PROBLEM, f"{found}; 18.6 does not", remedy)
 
 
 def _standby(connection: Connection, settings: Settings) -> Checks:

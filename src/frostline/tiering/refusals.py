@@ -109,6 +109,7 @@ _OF_THE_REGISTRY = (
     ("managed_relatives", "it belongs together with {}, which is registered", "leave it to that table"),
 )
 _IN_THE_WAY = (
+    ("other_encoding", "the encoding of its database is {}", "move it into a database with ENCODING 'UTF8'"),
     ("not_logged", "it is not an ordinary, logged table (persistence {})", "ALTER TABLE ... SET LOGGED"),
     ("of_type", "it is a typed table (OF {})", "ALTER TABLE ... NOT OF"),
     (

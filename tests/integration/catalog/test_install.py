@@ -42,6 +42,18 @@ def test_a_failing_migration_leaves_nothing(database: str) -> None:
     assert query(database, "SELECT count(*) FROM pg_extension WHERE extname = 'postgres_fdw'") == [(0,)]
 
 
+def test_a_database_in_another_encoding_is_refused_before_anything_is_made(database: str) -> None:
+    latin = f"{_name(database)}_latin"
+    query(database, f"CREATE DATABASE {latin} TEMPLATE template0 ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C'")
+    there = make_conninfo(database, dbname=latin)
+    try:
+        with pytest.raises(DatabaseError, match=r"is LATIN1, and Frostline needs UTF8; nothing was changed"):
+            install.install(there)
+        assert query(there, "SELECT to_regnamespace('frostline')") == [(None,)]
+    finally:
+        query(database, f"DROP DATABASE {latin}")
+
+
 def test_the_printed_sql_installs_the_same(database: str) -> None:
     with connect(database) as connection:
         text = install.print_sql(connection)

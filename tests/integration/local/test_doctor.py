@@ -84,7 +84,7 @@ def repaired_as_told(world: World, breaking: str, key: tuple[str, str], verdict:
     assert wrong(world.settings) == []
 
 
-def test_whatever_is_broken_is_found(world: World) -> None:
+def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.run(EVENTS)
     world.register("public.events")
     world.archive("public.events")
@@ -116,6 +116,10 @@ def test_whatever_is_broken_is_found(world: World) -> None:
     repaired_as_told(world, replica, ("Postgres", "settings"), WARNING, "session_replication_role is replica")
     closed = f"ALTER ROLE {user} IN DATABASE {database} SET default_transaction_read_only = on"
     repaired_as_told(world, closed, ("Postgres", "settings"), WARNING, "clients cannot write")
+    monkeypatch.setattr("frostline.tiering.doctor.MISCOUNTING", range(180000, 190000))
+    repaired_as_told(world, "SELECT 1", ("Postgres", "generic plans"), PROBLEM, "crashes")
+    world.run(f"ALTER DATABASE {database} RESET plan_cache_mode")
+    monkeypatch.undo()
     unknown = "UPDATE pg_class SET reltuples = -1 WHERE relname = 'events_01'"
     repaired_as_told(world, unknown, (table, "statistics"), WARNING, "never analyzed")
     unique = "ALTER TABLE public.events_hot ADD CONSTRAINT once UNIQUE (ts, v)"

@@ -10,7 +10,7 @@ import pytest
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.errors import ConfigError, RefusedError
-from frostline.tiering import register
+from frostline.tiering import cautions, register
 
 KEY = "PRIMARY KEY (id, ts)"
 PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
@@ -329,6 +329,14 @@ def test_a_plain_table_gets_no_other_warning(connection: Connection) -> None:
     plan = register.plan(connection, "public.t", "3 months")
     assert isinstance(plan, register.Plan)
     assert plan.warnings == [ALWAYS]
+
+
+def test_a_server_that_generic_plans_crash_is_named(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cautions, "MISCOUNTING", range(180000, 190000))
+    run(connection, PLAIN)
+    plan = register.plan(connection, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    assert "crashes when a prepared UPDATE or DELETE" in plan.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,16 @@ SCRIPTS = [
         "EXECUTE ins_{t} (1000, '2026-01-05Z', 'again')",
         "PREPARE del_{t} (text) AS DELETE FROM {t} WHERE t LIKE $1",
         "EXECUTE del_{t} ('row 1%')",
+        # Partitions are passed over when it starts: the first ones, the last ones, all but one.
+        "PREPARE since_{t} (timestamptz, timestamptz) AS UPDATE {t} SET i = 103 WHERE ts >= $1 AND ts < $2",
+        "PREPARE back_{t} (timestamptz, timestamptz) AS UPDATE {t} SET i = 104 WHERE ts >= $1 AND ts < $2"
+        " RETURNING id, i",
+        "PREPARE away_{t} (timestamptz, timestamptz) AS DELETE FROM {t} WHERE ts >= $1 AND ts < $2",
+        "EXECUTE since_{t} ('2026-02-05Z', '2026-11-03Z')",
+        "EXECUTE since_{t} ('2026-01-05Z', '2026-01-06Z')",
+        "EXECUTE since_{t} ('2026-11-01Z', '2026-11-02Z')",
+        "EXECUTE back_{t} ('2026-02-08Z', '2026-11-02Z')",
+        "EXECUTE away_{t} ('2026-02-07Z', '2026-11-02Z')",
         "SET plan_cache_mode = auto",
     ],
     # moves back and forth

@@ -37,7 +37,8 @@ WHERE pg_is_in_recovery();
 -- name: doctor_settings
 -- Settings of a session of this role as they would be, had we not set them.
 SELECT name, reset_val FROM pg_settings
-WHERE name IN ('wal_level', 'session_replication_role', 'default_transaction_read_only', 'lock_timeout', 'statement_timeout');
+WHERE name IN ('wal_level', 'session_replication_role', 'default_transaction_read_only', 'lock_timeout', 'statement_timeout',
+               'plan_cache_mode');
 
 -- name: doctor_resets
 -- What takes a setting back that was made for this database or this role.

@@ -206,6 +206,10 @@ FROM pg_constraint c JOIN pg_constraint up ON up.oid = c.conparentid
 WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'u', 'f', 'x') AND up.conrelid <> c.conrelid
 ORDER BY 1;
 
+-- name: other_encoding
+SELECT pg_encoding_to_char(encoding) FROM pg_database
+WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8';
+
 -- name: not_logged
 SELECT relpersistence::text FROM pg_class WHERE oid = %(oid)s AND relpersistence <> 'p';
 
