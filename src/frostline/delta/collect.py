@@ -18,10 +18,12 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 5"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 6"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
 # follow, or that they are too many for that.
 ALL, FEW, MANY = "0", "=", "+"
+# Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
+_NESTED = "%\n%\n%\n%"
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,12 @@ BEGIN
     END IF;
     RETURN;
   END IF;
+  -- A scan that began before this statement may come to cold rows after it: of a cursor, a loop, a query that calls
+  -- functions. Scans are numbered as they begin, so one more tells the gateway which those are.
+  GET DIAGNOSTICS said = PG_CONTEXT;
+  IF said LIKE {nested} OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
+    PERFORM FROM {held} LIMIT 1;
+  END IF;
   -- One round trip, in which they count as stored: from here on they are, or the statement fails.
   WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = {all} RETURNING h.*),
   kept AS (
@@ -294,6 +302,7 @@ END $frostline$"""
         suffix=Literal(f" {id_}"),
         unchecked=Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
         held=Identifier(SCHEMA, held_name(id_)),
+        nested=Literal(_NESTED),
         delta=Identifier(*target.delta),
         columns=_names(stored),
         key=_names(table.primary_key),

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from frostline.catalog import cold
@@ -66,6 +66,11 @@ class Backing:
             raise QueryError("the backing transaction is not open")
         self._settle()
         return self._connection
+
+    @property
+    def failed(self) -> bool:
+        """Whether the transaction can only be ended: a question was interrupted."""
+        return self._connection is not None and self._connection.info.transaction_status == TransactionStatus.INERROR
 
     def prepare(self, name: str, statement: str) -> None:
         """Let `EXECUTE name` be asked from now on, by this connection and those that follow it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
@@ -42,6 +42,15 @@ class Write:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """When something was stored, by the number of a scan: postgres_fdw counts them as they begin."""
+
+    scan: int
+    batches: int  # so many were stored before
+    files: int
+
+
+@dataclass(frozen=True)
 class Written:
     """What a transaction has written of one table; a savepoint keeps the one it found."""
 
@@ -50,6 +59,14 @@ class Written:
     batches: tuple[int, ...] = ()  # of versions that it has
     files: tuple[StagedFile, ...] = ()  # and of rows
     stagings: int = 0  # how often it has staged some
+    marks: tuple[Mark, ...] = ()
+
+    def as_of(self, scan: int) -> Written:
+        """What a scan sees that was begun before some of it was written, and comes to cold rows only now."""
+        first = next((mark for mark in self.marks if scan < mark.scan), None)
+        if first is None:
+            return self
+        return replace(self, batches=self.batches[: first.batches], files=self.files[: first.files])
 
 
 @dataclass(frozen=True)
@@ -79,6 +96,7 @@ class Bench:
 
     table: ColdTable
     pending: Batch | None = None
+    asked_by: int | None = None  # the number of the scan that has looked at what is held, if one has
     last_batch: int = 0
     made: bool = False
     indexed: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from frostline.gateway.wire.messages import Field
 Tokens = Sequence[Token]
 _DECLARE = "DECLARE "
 _INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
+_NUMBERED = re.compile(r"c[0-9]+")  # cursors of postgres_fdw
 ENDS = ("rollback", "abort", "commit", "end")
 
 
@@ -197,16 +199,21 @@ class Executor:
         """A statement DuckDB has answered for another period, or earlier."""
 
         self._plan_early(found, source, parameters)
-        return self._open(
-            name, lambda: self._counted(self._from_lake(found, source, self._pin([source])[source], parameters))
-        )
+
+        def rows() -> Rows:
+            table = self._pin([source])[source]
+            with self.view.when_begun([source]):
+                return self._counted(self._from_lake(found, source, table, parameters))
+
+        return self._open(name, rows)
 
     def _open(self, name: str, rows: Callable[[], Rows]) -> Result:
         self._rescan = name in self.transaction.declared
+        self.view.scan = int(name[1:]) if _NUMBERED.fullmatch(name) else None
         try:
             opened = rows()
         finally:
-            self._rescan = False
+            self._rescan, self.view.scan = False, None
         self.transaction.declare(name, opened)
         return Result("DECLARE CURSOR", opened=opened)
 
@@ -259,13 +266,12 @@ class Executor:
         tables = self._pin([reference.source for reference in found.references], changes=fallback.changes(found))
         if writes.reads_to_write(found.tokens):
             self.view.touched.update(reference.source.table for reference in found.references)
-        if len(found.references) == 1:
-            source = found.references[0].source
-            try:
-                return self._from_lake(found, source, tables[source], parameters)
-            except Unknown:
-                pass
-        return fallback.evaluate(self.view, found, tables, parameters)
+        with self.view.when_begun(tables):
+            if len(found.references) == 1:
+                source = found.references[0].source
+                with contextlib.suppress(Unknown):
+                    return self._from_lake(found, source, tables[source], parameters)
+            return fallback.evaluate(self.view, found, tables, parameters)
 
     def _size(self, tokens: Tokens) -> Rows:
         """What ANALYZE asks before it samples."""

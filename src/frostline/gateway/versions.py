@@ -19,7 +19,7 @@ from frostline.catalog.cold import ColdColumn
 from frostline.delta.collect import ALL, FEW, MANY
 from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
-from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Write, Written, names, numbers, values
+from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Mark, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source
 from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
@@ -41,6 +41,7 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
     batch = _waiting(view, table_id)
     if batch is None:
         return FixedRows(fields)
+    view.benches[table_id].asked_by = view.scan
     if batch.versions:
         return FixedRows(fields, _listed(fields, batch.versions))
     rows = f"{view.benches[table_id].versions.as_string(None)} WHERE _batch = {batch.number}"
@@ -101,6 +102,9 @@ def _acknowledged(view: View, bench: Bench, batch: Batch) -> tuple[str | None, i
     faults.reached("write.stored")
     bench.pending, bench.last_batch = None, batch.number
     now = replace(batch.of, held=())
+    scan, bench.asked_by = bench.asked_by, None
+    if scan is not None:
+        now = replace(now, marks=(*now.marks, Mark(scan, len(now.batches), len(now.files))))
     if batch.files:
         now = replace(now, files=(*now.files, *batch.files), stagings=now.stagings + 1)
         bench.deferred.append(lambda: [f"TRUNCATE {bench.added.as_string(None)}"])  # nobody asks for what is stored

@@ -11,7 +11,8 @@ no new snapshot may be taken, the answer is 40001.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -87,6 +88,7 @@ class View:
     written: dict[int, Written] = field(default_factory=dict)  # by table
     touched: set[int] = field(default_factory=set)  # tables that writes came to
     reading: bool = False  # cursors are open
+    scan: int | None = None  # the number of the scan that is being answered
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[tuple[Source, tuple[str, ...]], str | None] = field(default_factory=dict)
     _changed: dict[int, bool] = field(default_factory=dict)  # by table: its delta has rows
@@ -131,6 +133,8 @@ class View:
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
         may_restart = may_restart and not self.written
+        if self.backing.failed:
+            self._begin_anew(may_restart)
         if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
             self.end()
         try:
@@ -152,6 +156,16 @@ class View:
             hint="retry the transaction",
             sqlstate="40001",
         )
+
+    def _begin_anew(self, may_restart: bool) -> None:
+        """A statement was cancelled, and the client went on from a savepoint; the snapshot is lost."""
+        if not may_restart or self._read or self._fixed:
+            raise QueryError(
+                "cold rows cannot be read any further: a statement of this transaction was cancelled while they were",
+                hint="retry the transaction",
+                sqlstate="40001",
+            )
+        self.end()
 
     def fix(self, snapshot: str) -> None:
         """Read at a snapshot the client exported, from the first cold row on; asking again changes nothing."""
@@ -212,6 +226,24 @@ class View:
 
     def written_of(self, table_id: int) -> Written:
         return self.written.get(table_id, _NOTHING)
+
+    @contextmanager
+    def when_begun(self, sources: Iterable[Source]) -> Iterator[None]:
+        """See what was written as it was when the scan that is being answered began.
+
+        postgres_fdw asks for a partition's rows when it comes to it; a loop may have changed them by then.
+        """
+        marked = {source.table for source in sources if self.written_of(source.table).marks}
+        if self.scan is None or not marked:
+            yield
+            return
+        now = self.written, self._deltas, self.temp_tables
+        earlier = {id_: self.written_of(id_).as_of(self.scan) for id_ in marked}
+        self.written, self._deltas, self.temp_tables = {**self.written, **earlier}, {}, {}
+        try:
+            yield
+        finally:
+            self.written, self._deltas, self.temp_tables = now
 
     def note(
         self, table: ColdTable, verb: str, source: Source, *, new_keys: bool = False, alone: bool = False

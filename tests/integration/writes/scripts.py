@@ -198,6 +198,35 @@ SCRIPTS = [
         "EXECUTE away_{t} ('2026-02-07Z', '2026-11-02Z')",
         "SET plan_cache_mode = auto",
     ],
+    # scans that began before a write, and come to cold rows after it
+    [
+        "DECLARE first_{t} CURSOR FOR SELECT id, i FROM {t}",
+        "DELETE FROM {t} WHERE id % 3 = 0",
+        "DECLARE second_{t} CURSOR FOR SELECT id, i FROM {t}",
+        "SAVEPOINT a",
+        "UPDATE {t} SET i = 105 WHERE id < 450",
+        "ROLLBACK TO a",
+        "INSERT INTO {t} (id, ts) SELECT x, timestamptz '2026-01-15Z' + x * interval '1 minute'"
+        " FROM generate_series(1001, 1060) x",
+        "FETCH ALL FROM second_{t}",
+        "FETCH ALL FROM first_{t}",
+        "DO $$ DECLARE found record; turns int := 0; BEGIN"
+        "  FOR found IN SELECT id, ts FROM {t} WHERE id % 20 = 1 LOOP"
+        "    turns := turns + 1;"
+        "    UPDATE {t} SET ts = ts + interval '31 days' WHERE id = found.id AND ts < '2026-02-01Z';"
+        "  END LOOP;"
+        "  FOR found IN SELECT id, ts FROM {t} WHERE id % 20 = 2 ORDER BY ts DESC LOOP"
+        "    turns := turns + 1;"
+        "    DELETE FROM {t} WHERE id = found.id - 200;"
+        "  END LOOP;"
+        "  PERFORM set_config('test.turns', turns::text, true);"
+        "END $$",
+        "SELECT current_setting('test.turns')",
+        "CREATE FUNCTION pg_temp.later(bigint) RETURNS bigint LANGUAGE plpgsql AS"
+        " $$ BEGIN UPDATE {t} SET i = 106 WHERE id = $1 + 200; RETURN $1; END $$",
+        "SELECT pg_temp.later(id), i FROM {t} WHERE id % 10 = 5",
+        "DROP FUNCTION pg_temp.later",
+    ],
     # moves back and forth
     [
         "UPDATE {t} SET ts = '2026-11-20Z' WHERE id = 3",

@@ -79,6 +79,25 @@ def test_held_versions_are_not_taken_by_anybody_else(
     assert pair.world.run(FIVE) == before
 
 
+def test_a_savepoint_after_a_cancelled_statement(pair: Pair, direct: Pair, client: psycopg.Connection[Any]) -> None:
+    """What the gateway read with is lost, and it says what to do; hot rows go on, and the next transaction too."""
+    cold = "SELECT count(*) FROM {} WHERE ts < '2026-03-01Z'"
+    ((delta,),) = pair.world.run("SELECT delta::text FROM frostline.tables WHERE relation = 'direct'::regclass")
+    with pair.world.connect(autocommit=False) as other, client.transaction():
+        client.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        client.execute(cold.format("tiered"))
+        other.execute(f"LOCK TABLE {delta} IN ACCESS EXCLUSIVE MODE")
+        client.execute("SET LOCAL statement_timeout = 300")
+        with pytest.raises(psycopg.errors.QueryCanceled), client.transaction():
+            client.execute(cold.format(direct.tables[0]))
+        other.rollback()
+        client.execute("SET LOCAL statement_timeout = 0")
+        with pytest.raises(psycopg.errors.SerializationFailure, match="was cancelled"), client.transaction():
+            client.execute(cold.format("tiered"))
+        assert client.execute("UPDATE tiered SET i = i WHERE id = 405 AND ts > '2026-11-01Z'").rowcount == 1
+    assert client.execute(cold.format("tiered")).fetchone() == (400,)
+
+
 def test_few_versions_and_many_in_one_transaction(client: psycopg.Connection[Any]) -> None:
     """Few are taken in one round trip; many, and rows that become hot, are read and acknowledged."""
     with client.transaction(force_rollback=True):
