@@ -244,7 +244,7 @@ def array_items(text: str) -> list[str | None]:
         return []
     items: list[str | None] = []
     at, body = 0, match[1]
-    pattern = re.compile(r'"((?:[^"\\]|\\.)*)"(?:,|$)|([^"{},\\]+)(?:,|$)', re.S)
+    pattern = re.compile(r'"((?:[^"\\]++|\\.)*+)"(?:,|$)|([^"{},\\]+)(?:,|$)', re.S)
     while at < len(body):
         item = pattern.match(body, at)
         if item is None:

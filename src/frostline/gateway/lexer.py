@@ -15,11 +15,12 @@ from frostline.errors import QueryError
 
 _LONGEST = 10_000  # characters of a text worth keeping
 
+# Possessive, or a text of many megabytes would take a hundred times as much to remember where else it could have ended.
 _TOKEN = re.compile(
     r"""
     (?P<space>\s+|--[^\n]*)
-  | (?P<string>(?:[eE]'(?:[^'\\]|\\.|'')*'|(?:[bBxXnN]|[uU]&)?'(?:[^']|'')*'))
-  | (?P<quoted>(?:[uU]&)?"(?:[^"]|"")+")
+  | (?P<string>(?:[eE]'(?:[^'\\]++|\\.|'')*+'|(?:[bBxXnN]|[uU]&)?'(?:[^']++|'')*+'))
+  | (?P<quoted>(?:[uU]&)?"(?:[^"]++|"")++")
   | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
   | (?P<parameter>\$\d+)
   | (?P<word>[A-Za-z_\u0080-\U0010ffff][\w$\u0080-\U0010ffff]*)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from frostline.errors import QueryError
@@ -21,6 +23,13 @@ def test_statements_are_split_outside_strings_only() -> None:
 
 def test_a_backslash_ends_no_plain_string() -> None:
     assert [token.text for token in lexer.tokens(r"'a\' , 'b'")] == [r"'a\'", ",", "'b'"]
+
+
+@pytest.mark.parametrize("text", ["E'" + "ab\\\\''" * 500_000 + "'", "'" + "abc''" * 600_000 + "'"])
+def test_a_long_string_takes_little_more_than_its_length(text: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert [token.text for token in lexer.tokens(f"SELECT {text}")] == ["select", text]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
 def test_sources_are_found_outside_strings_only() -> None:
