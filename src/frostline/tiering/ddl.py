@@ -53,6 +53,15 @@ def clock(key_type: str) -> SQL:
     return SQL("(now() AT TIME ZONE (SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'))::timestamptz")
 
 
+def now(connection: Connection, key_type: str) -> int:
+    """The same as the order of a bound."""
+    row = connection.execute(
+        SQL("SELECT (extract(epoch FROM {}) * 1000000)::bigint").format(clock(key_type))
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def attach(parent: Identifier, leaf: Leaf) -> Composed:
     bounds = for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
     return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, Identifier(leaf.schema, leaf.name), bounds)

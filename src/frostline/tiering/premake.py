@@ -63,13 +63,9 @@ def _now(connection: Connection, managed: Managed) -> tuple[str, int | None]:
         row = connection.execute(newest).fetchone()
         return "UTC", row[0] if row else None
     # What the session would have had; ours is set to UTC.
-    row = connection.execute(
-        "SELECT reset_val, (extract(epoch FROM now()) * 1000000)::bigint,"
-        " (extract(epoch FROM now() AT TIME ZONE reset_val) * 1000000)::bigint"
-        " FROM pg_settings WHERE name = 'TimeZone'"
-    ).fetchone()
+    row = connection.execute("SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'").fetchone()
     assert row is not None
-    return row[0], row[1] if managed.table.key_type == "timestamptz" else row[2]
+    return row[0], ddl.now(connection, managed.table.key_type)
 
 
 def _create(connection: Connection, managed: Managed, like: Leaf, name: str, range_: Range) -> None:

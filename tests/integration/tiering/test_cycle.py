@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fix_tiering import World
-from frostline.catalog import registry
+from frostline.catalog import describe, registry
 from frostline.catalog.database import connect
 from frostline.cli.main import app
 from frostline.errors import ConfigError, OperationError
@@ -20,7 +20,10 @@ from frostline.pipeline import session
 from frostline.report import Silent
 from frostline.tiering import coalesce, cycle, register
 from frostline.tiering.archive import plan
+from frostline.tiering.assess.run import assess
+from frostline.tiering.partition import plan as cutting
 from frostline.tiering.premake import premake
+from frostline.tiering.worker.metrics import measured
 
 MONTHS = """
 CREATE TABLE public.{0} (id bigint, ts {1} NOT NULL, v date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -106,8 +109,17 @@ def test_keys_without_a_time_zone_are_the_database_s_local_time(world: World) ->
         "CREATE TABLE public.local (ts timestamp PRIMARY KEY) PARTITION BY RANGE (ts);"
         f"CREATE TABLE public.local_1 PARTITION OF public.local FOR VALUES FROM ('2020-01-01') TO ('{end}');"
         f"CREATE TABLE public.local_2 PARTITION OF public.local FOR VALUES FROM ('{end}') TO (MAXVALUE);"
+        "CREATE TABLE public.plain (ts timestamp PRIMARY KEY);"
         f"ALTER DATABASE {name} SET timezone = 'Etc/GMT+12'"
     )
+    with connect(world.dsn) as connection:
+        (assessed,) = assess(connection, "1 hour", ["public.local"], 1, Silent())
+        assert assessed.cold is not None
+        assert assessed.cold.partitions == 0
+        oid, *plain = describe.resolve(connection, "public.plain")
+        wanted = cutting.make(connection, oid, (plain[0], plain[1]), cutting.Choice("ts", period="hour"))
+        ((first,),) = world.run("SELECT date_trunc('hour', now() AT TIME ZONE 'Etc/GMT+12')::text")
+        assert first in wanted[0].partitions[0][1]
     world.register("public.local", "1 hour")
     with connect(world.dsn) as connection:
         managed = registry.get(connection, "public.local")
@@ -116,9 +128,10 @@ def test_keys_without_a_time_zone_are_the_database_s_local_time(world: World) ->
         assert plan.expired(connection, managed) == []
         assert plan.expired(connection, managed, before="2100-01-01") == []
         assert coalesce.limit(connection, managed, "1 hour") < bound.order
-    world.run(f"ALTER DATABASE {name} SET timezone = 'UTC'")
+    world.run(f"ALTER DATABASE {name} SET timezone = 'Etc/GMT+2'")
     with connect(world.dsn) as connection:
         assert [leaf.name for leaf in plan.expired(connection, managed)] == ["local_1"]
+        assert 3 * 3600 <= measured(connection, managed)["lag_seconds"] < 4 * 3600
         assert coalesce.limit(connection, managed, "1 hour") > bound.order
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
@@ -174,7 +174,7 @@ def _closely(connection: Connection, one: Assessed, parts: list[Part], hot: Hot)
         spans = _tried(one, "its age profile", lambda: _spans(connection, one, table, parts)) or []
         one.period = model.suggested_period(spans)
         limit = _tried(one, "the hot period's end", lambda: _limit(connection, one, table, hot))
-        _archivable(connection, one, table, _Look(parts, spans, limit, _now(connection)))
+        _archivable(connection, one, table, _Look(parts, spans, limit, ddl.now(connection, table.key_type)))
     _advise(connection, one, table, hot)
 
 
@@ -234,19 +234,14 @@ def _limit(connection: Connection, one: Assessed, table: Table, hot: Hot) -> int
         one.notes.append(f"what would be archived is not known: its key is {kind}, so give --hot as {says}")
         return None
     if hot.width is None:
-        row = connection.execute(
-            "SELECT (extract(epoch FROM now() - %s::interval) * 1000000)::bigint", (hot.text,)
-        ).fetchone()
+        query = SQL("SELECT (extract(epoch FROM {} - {}::interval) * 1000000)::bigint").format(
+            ddl.clock(table.key_type), Literal(hot.text)
+        )
+        row = connection.execute(query).fetchone()
         return row[0] if row else None
     query = SQL("SELECT max({})::bigint FROM {}").format(Identifier(table.key), Identifier(table.schema, table.name))
     row = connection.execute(query).fetchone()
     return row[0] - hot.width if row and row[0] is not None else None
-
-
-def _now(connection: Connection) -> int:
-    row = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::bigint").fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def _archivable(connection: Connection, one: Assessed, table: Table, look: _Look) -> None:

@@ -284,10 +284,8 @@ def _ends(connection: Connection, table: Table) -> tuple[int, int, int]:
         " UNION ALL SELECT max({n}) FROM ONLY {t} WHERE {f}) ends"
     ).format(o=order, n=name, t=Identifier(table.schema, table.name), f=finite)
     row = connection.execute(query).fetchone()
-    clock = connection.execute("SELECT (extract(epoch FROM now()) * 1000000)::bigint").fetchone()
     assert row is not None
-    assert clock is not None
-    now = int(clock[0]) if not integer else int(row[1] or 0)
+    now = ddl.now(connection, table.key_type) if not integer else int(row[1] or 0)
     return (int(row[0]), int(row[1]), now) if row[0] is not None else (now, now, now)
 
 

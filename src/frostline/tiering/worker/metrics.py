@@ -17,7 +17,7 @@ from frostline.config import Settings
 from frostline.delta import fold as delta
 from frostline.errors import FrostlineError
 from frostline.metrics import Labels
-from frostline.tiering import staged
+from frostline.tiering import ddl, staged
 from frostline.tiering.archive import plan
 
 PREFIX = "frostline_worker_"
@@ -116,8 +116,9 @@ def measured(connection: Connection, managed: Managed) -> dict[str, float]:
 
 
 def _since(connection: Connection, managed: Managed, end: str) -> float:
-    query = SQL("SELECT greatest(extract(epoch FROM now() - {}::interval - {}::{}::timestamptz), 0)::float8").format(
-        Literal(managed.hot_for), Literal(end), SQL(managed.table.key_type)
+    key_type = managed.table.key_type
+    query = SQL("SELECT greatest(extract(epoch FROM {} - {}::interval - {}::{}::timestamptz), 0)::float8").format(
+        ddl.clock(key_type), Literal(managed.hot_for), Literal(end), SQL(key_type)
     )
     row = connection.execute(query).fetchone()
     assert row is not None
