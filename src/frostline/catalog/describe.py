@@ -8,7 +8,7 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.errors import RefusedError
 from frostline.model.bounds import parse_partition
-from frostline.model.tables import Column, Leaf, Table
+from frostline.model.tables import Branch, Column, Leaf, Table
 from frostline.model.types import storage
 
 
@@ -80,10 +80,19 @@ def leaves(connection: Connection, oid: int) -> tuple[Leaf, ...]:
         for child, schema, name, bound, kind, _ in queries.rows(connection, "partitions", oid=oid)
         if kind == "r"
     ]
-    return tuple(sorted(found, key=_position))
+    return tuple(sorted(found, key=position))
 
 
-def _position(leaf: Leaf) -> tuple[int, int]:
+def branches(connection: Connection, oid: int) -> tuple[Branch, ...]:
+    """The direct partitions that are not plain tables."""
+    return tuple(
+        Branch(child, schema, name, parse_partition(bound), "partitioned again" if kind == "p" else "foreign")
+        for child, schema, name, bound, kind, _ in queries.rows(connection, "partitions", oid=oid)
+        if kind != "r"
+    )
+
+
+def position(leaf: Leaf) -> tuple[int, int]:
     if leaf.range is None:
         return 2, 0
     return (0, 0) if leaf.range.lower is None else (1, leaf.range.lower.order)

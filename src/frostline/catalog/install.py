@@ -161,7 +161,16 @@ def _apply(connection: Connection, number: int, name: str, text: str) -> str:
 
 
 def _extension(connection: Connection) -> list[str]:
-    if connection.execute("SELECT FROM pg_extension WHERE extname = %s", (_EXTENSION,)).fetchone() is not None:
+    found = connection.execute(
+        "SELECT a.default_version, e.extversion <> a.default_version AND pg_has_role(e.extowner, 'USAGE')"
+        " FROM pg_extension e JOIN pg_available_extensions a ON a.name = e.extname WHERE e.extname = %s",
+        (_EXTENSION,),
+    ).fetchone()
+    if found is not None and found[1]:
+        # A major upgrade of Postgres leaves it as it was.
+        connection.execute(sql.SQL("ALTER EXTENSION {} UPDATE").format(sql.Identifier(_EXTENSION)))
+        return [f"extension {_EXTENSION} {found[0]}"]
+    if found is not None:
         return []
     # pg_catalog is our search_path; the extension's functions belong where a person would look for them.
     connection.execute(sql.SQL("CREATE EXTENSION {} SCHEMA public").format(sql.Identifier(_EXTENSION)))

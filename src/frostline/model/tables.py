@@ -44,6 +44,13 @@ class Leaf:
 
 
 @dataclass(frozen=True)
+class Branch(Leaf):
+    """A partition that is none."""
+
+    kind: str = "partitioned again"
+
+
+@dataclass(frozen=True)
 class Table:
     """A RANGE-partitioned table as the catalog describes it."""
 

@@ -10,19 +10,21 @@ import psycopg
 from psycopg.sql import SQL, Composable, Identifier
 from pydantic import SecretStr
 
-from frostline.catalog import install, queries, registry
-from frostline.catalog.database import MISCOUNTING, Connection, connect
+from frostline.catalog import describe, identity, install, queries, registry
+from frostline.catalog.database import MISCOUNTING, Connection, connect, in_recovery
 from frostline.catalog.gateways import ALIVE
 from frostline.catalog.names import LOWER_CHECK, SERVER_NAME
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import collect
 from frostline.errors import FrostlineError
-from frostline.tiering import clean, constraints, ddl
+from frostline.tiering import clean, constraints, ddl, partitions, writing
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _NEWEST = 18
 _CROWDED = 0.8  # of all connections
+_OUTDATED = "what stores cold rows was made by another Frostline, or before row-level security was enabled"
+_OTHER_POSTGRES = "what stores cold rows was made for another version of Postgres: sessions ask the gateway in vain"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def examine(settings: Settings) -> Checks:
         yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
         if not all(installed):
             return
+        yield from guarded("registry", "identity", lambda: _identity(connection))
         yield from guarded("gateway", "foreign server", lambda: _server(connection))
         yield from guarded("gateway", "from Postgres", lambda: _gateway(connection))
         yield from guarded("gateway", "pins", lambda: _pins(connection))
@@ -154,10 +157,13 @@ def _extension(connection: Connection) -> Checks:
     if found is None:
         yield Check("Postgres", "extension", PROBLEM, "postgres_fdw is not installed", "CREATE EXTENSION postgres_fdw")
         return
-    version, usage = found
+    version, usage, here = found
     role = Identifier(connection.info.user).as_string(connection)
     grant = f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {role}"
     yield Check("Postgres", "extension", OK if usage else PROBLEM, f"postgres_fdw {version}", "" if usage else grant)
+    if version != here:
+        told = f"postgres_fdw {version} is of an earlier Postgres, {here} is there: sessions ask the gateway in vain"
+        yield Check("Postgres", "extension", WARNING, told, "ALTER EXTENSION postgres_fdw UPDATE; frostline init")
 
 
 def _registry(connection: Connection) -> Checks:
@@ -170,6 +176,14 @@ def _registry(connection: Connection) -> Checks:
         yield Check("registry", "version", PROBLEM, f"the registry is old: {listed} are to come", "frostline init")
     else:
         yield Check("registry", "version", OK, f"migration {newest}")
+
+
+def _identity(connection: Connection) -> Checks:
+    """That it may change its lake."""
+    if in_recovery(connection):
+        return
+    identity.check(connection)
+    yield Check("registry", "identity", OK, "the lake belongs to this database")
 
 
 def _server(connection: Connection) -> Checks:
@@ -289,6 +303,7 @@ def _partitionings(connection: Connection) -> Checks:
 def _table(connection: Connection, settings: Settings, managed: Managed) -> Checks:
     area = str(managed.table)
     for name, look in (
+        ("partitions", lambda: _partitions(connection, managed)),
         ("triggers", lambda: _triggers(connection, managed)),
         ("CHECKs", lambda: _bounds(connection, managed)),
         ("constraints", lambda: _constraints(connection, managed)),
@@ -299,6 +314,33 @@ def _table(connection: Connection, settings: Settings, managed: Managed) -> Chec
         yield from guarded(area, name, look)
 
 
+def _partitions(connection: Connection, managed: Managed) -> Checks:
+    """Those that somebody has taken out, and those that cannot be moved."""
+    strays, branches = partitions.strays(connection, managed), describe.branches(connection, managed.hot_oid)
+    for stray in strays:
+        if stray.oid == managed.hot_oid:
+            verdict, found = PROBLEM, f"{stray}, where hot rows are, was detached"
+        elif stray.dropped:
+            drop = stray.forget(managed).as_string(connection)
+            verdict, found = (
+                WARNING,
+                f"{stray} was dropped: nobody reads its rows in the lake; if that is meant: {drop}",
+            )
+        else:
+            verdict, found = (
+                WARNING,
+                f"{stray} was detached: it cannot be brought back or removed; drop it, or attach it",
+            )
+        made = stray.remake(connection, managed) if stray.dropped else [stray.attach(managed)]
+        remedy = "; ".join(one.as_string(connection) for one in made)
+        yield Check(str(managed.table), "partitions", verdict, found, remedy)
+    for leaf in branches:
+        found = f"{leaf} is {leaf.kind}: nothing is archived or brought back"
+        yield Check(str(managed.table), "partitions", PROBLEM, found, partitions.way_out(connection, managed, leaf))
+    if not strays and not branches:
+        yield Check(str(managed.table), "partitions", OK, "as they must be")
+
+
 def _triggers(connection: Connection, managed: Managed) -> Checks:
     wrong = queries.rows(connection, "doctor_triggers", table=managed.id)
     for _, schema, name, above, enabled in wrong:
@@ -307,7 +349,11 @@ def _triggers(connection: Connection, managed: Managed) -> Checks:
         remedy = "; ".join(one.as_string(connection) for one in make)
         found = f"{schema}.{name} {state}: writes that come there are refused at commit"
         yield Check(str(managed.table), "triggers", PROBLEM, found, remedy)
-    if not wrong:
+    outdated = writing.unequipped(connection).get(managed.id)
+    if outdated is not None:
+        found = _OUTDATED if outdated else _OTHER_POSTGRES
+        yield Check(str(managed.table), "triggers", PROBLEM if outdated else WARNING, found, "frostline init")
+    if not wrong and outdated is None:
         yield Check(str(managed.table), "triggers", OK, "wherever cold rows can be written, and always firing")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier
 
-from frostline.catalog import queries
+from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.errors import OperationError
@@ -21,9 +21,11 @@ from frostline.tiering.locks import Wanted, with_short_locks
 def premake(connection: Connection, managed: Managed) -> Iterator[str]:
     """Create what is missing, one by one: the current partition, and as many after it as the table's options say."""
     leaves = [leaf for leaf in managed.table.leaves if leaf.range is not None]
-    ranges = [leaf.range for leaf in leaves if leaf.range is not None]
+    # A partition that is no plain table takes its place as well.
+    every = sorted([*leaves, *describe.branches(connection, managed.hot_oid)], key=describe.position)
+    ranges = [leaf.range for leaf in every if leaf.range is not None]
     key_type, (home, now) = managed.table.key_type, _now(connection, managed)
-    if not ranges or now is None or not _needed(ranges, now, managed.options.premake):
+    if not leaves or now is None or not _needed(ranges, now, managed.options.premake):
         return
     step = spacing.recognise(ranges, key_type, home)
     if step is None:

@@ -18,7 +18,7 @@ from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.model.tables import derived_name
-from frostline.tiering import coalesce, ddl
+from frostline.tiering import coalesce, ddl, partitions
 from frostline.tiering.coalesce import Part
 from frostline.tiering.locks import Wanted, fence, lock, with_short_locks
 
@@ -68,6 +68,8 @@ def expired(connection: Connection, managed: Managed) -> Expired | None:
 def retain(connection: Connection, managed: Managed, found: Expired, locks: Wanted) -> None:
     """Move the line. Whoever calls holds the table's lock, so no period comes or goes meanwhile."""
 
+    below = [stray.oid for stray in partitions.strays(connection, managed) if stray.range.below(found.line)]
+    partitions.check_attached(connection, managed, below)
     oldest = _oldest(connection, managed)
 
     def work() -> None:
@@ -110,9 +112,11 @@ def _one_partition(
         *(ddl.grant(Identifier(*name), *grant) for grant in grants),
     ):
         connection.execute(statement)
+    dropped = [stray for stray in partitions.strays(connection, managed) if stray.range.below(found.line)]
+    ends = [*(part.range.upper for part in found.parts), *(stray.range.upper for stray in dropped)]
     connection.execute(
         "DELETE FROM frostline.periods WHERE table_id = %s AND (lower IS NULL OR upper = ANY(%s))",
-        (managed.id, [part.range.upper.text for part in found.parts if part.range.upper is not None]),
+        (managed.id, [end.text for end in ends if end is not None]),
     )
     connection.execute(
         "INSERT INTO frostline.periods (table_id, upper, foreign_table) VALUES (%s, %s, %s::regclass)",

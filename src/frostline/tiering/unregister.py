@@ -24,7 +24,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl, retention, staged
+from frostline.tiering import ddl, partitions, retention, staged
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.untier.operation import Period, periods
@@ -156,6 +156,7 @@ def _check(connection: Connection, before: Managed, now: Managed) -> None:
     """Under the lock: no row is cold, and the leaves are those whose bounds are known to hold."""
     late = connection.execute(SQL("SELECT EXISTS (SELECT FROM {})").format(Identifier(*now.delta))).fetchone()
     cold = [period for period in periods(connection, now) if period.range.lower is not None or period.rows]
+    partitions.check_plain(connection, now)  # it would go with the hot partition
     if late == (True,) or cold or now.table.leaves != before.table.leaves:
         raise _written(now)
 

@@ -36,10 +36,16 @@ def statements(
     return made
 
 
+def unequipped(connection: Connection) -> dict[int, bool]:
+    """Tables for which all this is to be made anew; True: without that they cannot be written."""
+    tells = follow.connections(connection).used_in_transaction
+    return dict(queries.rows(connection, "unequipped", version=collect.VERSION, tells=tells))
+
+
 def equip(connection: Connection) -> list[str]:
     """Tables that an older version registered can be written from now on; returns what was done."""
     done = []
-    for (id_,) in queries.rows(connection, "unequipped", version=collect.VERSION):
+    for id_ in unequipped(connection):
         managed = registry.get_by_id(connection, id_)
         checked = managed.options.cold_fk == "check"
         made = statements(connection, managed.table, id_, managed.delta, managed.hot, managed.hot_oid, checked=checked)

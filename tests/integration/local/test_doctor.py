@@ -23,19 +23,23 @@ from frostline.catalog.database import connect
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
+from frostline.errors import RefusedError
 from frostline.faults import InjectedFault
 from frostline.local import artifacts, doctor
 from frostline.report import Silent
 from frostline.tiering import clean
+from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.doctor import OK, PROBLEM, WARNING, Check, Checks, examine
 from frostline.tiering.locks import Wanted
 from frostline.tiering.partition import run
 from frostline.tiering.partition.plan import Choice
+from frostline.tiering.unregister import unregister
 
 EVENTS = """
 CREATE TABLE public.events (id int, ts timestamptz NOT NULL, v text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
 CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
-CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2024-02-01') TO (MAXVALUE);
+CREATE TABLE public.events_02 PARTITION OF public.events FOR VALUES FROM ('2024-02-01') TO ('2024-03-01');
+CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2024-03-01') TO ('2100-01-01');
 INSERT INTO public.events SELECT i, timestamptz '2024-01-02' + i * interval '1 min', 'x' FROM generate_series(1, 500) i;
 INSERT INTO public.events VALUES (1, now(), 'hot');
 ANALYZE public.events;
@@ -86,8 +90,8 @@ def repaired_as_told(world: World, breaking: str, key: tuple[str, str], verdict:
 
 def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.run(EVENTS)
-    world.register("public.events")
-    world.archive("public.events")
+    world.register("public.events", "100 years")
+    assert archived(world, "2024-02-01") == ["events_01"]
     assert wrong(world.settings) == []
     table = "public.events"
     server = f'"{SERVER_NAME}"'
@@ -136,9 +140,52 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
     world.gateway.stop(grace=0)
     repaired_as_told(world, "SELECT 1", ("gateway", "from Postgres"), PROBLEM, "could not connect")
 
+    _partitions_by_hand(world)
     _undone_by_hand(world, server)
     world.run(f"DROP ROLE {other}")
     assert wrong(world.settings) == []
+
+
+def archived(world: World, before: str) -> list[str]:
+    with Warm(world.spark_here) as warm:
+        return [one.leaf.name for one in periods(world.settings, "public.events", Silent(), warm, before)]
+
+
+def _partitions_by_hand(world: World) -> None:
+    """Nothing is taken back, removed or moved past what a person has done, until he says what is meant."""
+    count, key = "SELECT count(*) FROM public.events", ("public.events", "partitions")
+    world.run("ALTER TABLE public.events DETACH PARTITION public.events_01")
+    with pytest.raises(RefusedError, match=r"events_01 was detached from public\.events"):
+        unregister(world.settings, "public.events", Silent(), keep_lake=False)
+    assert world.run(f"{count} UNION ALL SELECT count(*) FROM public.events_01") == [(1,), (500,)]
+    repaired_as_told(world, "SELECT 1", key, WARNING, "events_01 was detached")
+    dropped = "the cold period from 2024-01-01 00:00:00+00 to 2024-02-01 00:00:00+00 was dropped"
+    repaired_as_told(world, "DROP FOREIGN TABLE public.events_01", key, WARNING, dropped)
+    world.run("UPDATE public.events SET v = 'y' WHERE id = 500")
+    assert world.run(f"{count} WHERE v = 'y'") == [(1,)]
+    hot = "ALTER TABLE public.events DETACH PARTITION public.events_hot"
+    repaired_as_told(world, hot, key, PROBLEM, "events_hot, where hot rows are, was detached")
+    assert world.run(count) == [(501,)]
+
+    world.run(
+        "CREATE TABLE public.far PARTITION OF public.events_hot FOR VALUES FROM ('2100-01-01') TO ('2101-01-01')"
+        " PARTITION BY HASH (id);"
+        "CREATE TABLE public.far_0 PARTITION OF public.far FOR VALUES WITH (MODULUS 1, REMAINDER 0);"
+        "INSERT INTO public.events VALUES (2, '2100-05-05', 'far')"
+    )
+    for work in (
+        lambda: archived(world, "2024-03-01"),
+        lambda: unregister(world.settings, "public.events", Silent(), keep_lake=False),
+    ):
+        with pytest.raises(RefusedError, match=r"the hot partition public\.far, which is partitioned again"):
+            work()
+    assert world.run(count) == [(502,)]
+    check = found(world.settings)[key]
+    assert (check.verdict, check.found[:34]) == (PROBLEM, "public.far is partitioned again: n")
+    detach, create, _ = check.remedy.split("; ")
+    world.run(f"{detach}; {create.replace('...', 'public.flat')}; INSERT INTO public.flat SELECT * FROM public.far")
+    assert world.run(count) == [(502,)]
+    world.run("DROP TABLE public.flat, public.far")
 
 
 def _undone_by_hand(world: World, server: str) -> None:

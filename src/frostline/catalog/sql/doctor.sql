@@ -6,8 +6,9 @@ FROM pg_roles r LEFT JOIN pg_namespace n ON n.nspname = 'frostline'
 WHERE r.rolname = current_user;
 
 -- name: doctor_extension
-SELECT e.extversion, has_foreign_data_wrapper_privilege(f.oid, 'USAGE')
+SELECT e.extversion, has_foreign_data_wrapper_privilege(f.oid, 'USAGE'), a.default_version
 FROM pg_extension e JOIN pg_foreign_data_wrapper f ON f.fdwname = 'postgres_fdw'
+JOIN pg_available_extensions a ON a.name = e.extname
 WHERE e.extname = 'postgres_fdw';
 
 -- name: doctor_server

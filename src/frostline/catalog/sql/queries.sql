@@ -606,20 +606,27 @@ LIMIT 1;
 
 -- name: unequipped
 -- Registered tables without the function that stores cold writes as this version does (an older one made it), or without the
--- trigger that row-level security needs (it was enabled since).
-SELECT t.id FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
-WHERE obj_description(to_regprocedure('frostline.store_' || t.id || '(oid, bool)'), 'pg_proc') IS DISTINCT FROM %(version)s
-   OR EXISTS (
-        SELECT FROM pg_partition_ancestors(t.relation) a JOIN pg_class r ON r.oid = a.relid
-        WHERE r.relrowsecurity AND NOT EXISTS (
-            SELECT FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid
-            WHERE g.tgrelid = r.oid AND g.tgnargs > 0 AND g.tgenabled = 'A' AND f.proname = 'collect_' || t.id
-              AND f.pronamespace = 'frostline'::regnamespace));
+-- trigger that row-level security needs (it was enabled since): these are out of date. So that a session asks the gateway no more than it
+-- has to, also those whose function was made for a postgres_fdw that told less, or more, than the one that is here.
+WITH found AS (
+    SELECT t.id,
+           obj_description(to_regprocedure('frostline.store_' || t.id || '(oid, bool)'), 'pg_proc') IS DISTINCT FROM %(version)s
+           OR EXISTS (
+                SELECT FROM pg_partition_ancestors(t.relation) a JOIN pg_class r ON r.oid = a.relid
+                WHERE r.relrowsecurity AND NOT EXISTS (
+                    SELECT FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid
+                    WHERE g.tgrelid = r.oid AND g.tgnargs > 0 AND g.tgenabled = 'A' AND f.proname = 'collect_' || t.id
+                      AND f.pronamespace = 'frostline'::regnamespace)) AS outdated,
+           (SELECT f.prosrc LIKE '%%used_in_xact%%' FROM pg_proc f
+            WHERE f.oid = to_regprocedure('frostline.collect_' || t.id || '()')) IS DISTINCT FROM %(tells)s AS otherwise
+    FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation
+)
+SELECT id, outdated FROM found WHERE outdated OR otherwise;
 
 -- name: foreign_partitions
 SELECT n.nspname, c.relname
 FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE p.table_id = %(table)s;
+WHERE p.table_id = %(table)s AND c.relispartition;
 
 -- name: ancestors
 -- This table and the partitioned ones above it: whether it is above, and has row-level security.
@@ -627,6 +634,20 @@ SELECT n.nspname, c.relname, c.oid <> %(oid)s, c.relrowsecurity
 FROM pg_partition_ancestors(%(oid)s) a
 JOIN pg_class c ON c.oid = a.relid
 JOIN pg_namespace n ON n.oid = c.relnamespace;
+
+-- name: strays
+-- What belongs to a table and is no partition of it any more: the hot partition, cold periods. No name: it was dropped.
+SELECT w.oid, n.nspname, c.relname, coalesce(w.lower, 'MINVALUE'), coalesce(w.upper, 'MAXVALUE')
+FROM frostline.tables t
+CROSS JOIN LATERAL (
+    SELECT t.hot::oid AS oid, t.seam AS lower, NULL AS upper
+    UNION ALL SELECT p.foreign_table::oid, p.lower, p.upper FROM frostline.periods p WHERE p.table_id = t.id
+) w
+LEFT JOIN pg_class c ON c.oid = w.oid
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE t.id = %(table)s
+  AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = w.oid AND i.inhparent = t.relation AND NOT i.inhdetachpending)
+ORDER BY w.upper, w.oid;
 
 -- name: cold_periods
 -- The foreign partitions of a table with their OIDs and sizes.

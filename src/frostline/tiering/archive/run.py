@@ -17,7 +17,7 @@ from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.pipeline.session import alive
 from frostline.report import Report
-from frostline.tiering import clean, constraints, ddl, shape, statistics
+from frostline.tiering import clean, constraints, ddl, partitions, shape, statistics
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings, only_writer
@@ -88,6 +88,7 @@ def periods(
                 _clean_lake(connection, settings, managed, report)
             if not leaves:
                 return
+            partitions.check_plain(connection, managed)
             lake.check(settings)
             trim(connection, settings, managed, report, warm.session)
             upper = ddl.leaves_move(connection, managed.table)

@@ -8,16 +8,15 @@ from typing import Any
 
 from psycopg.sql import SQL, Identifier
 
-from frostline.catalog import queries, registry
+from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.delta import collect
 from frostline.delta import follow as following
 from frostline.errors import Interrupted, RefusedError
 from frostline.faults import reached
 from frostline.report import Report
-from frostline.tiering import constraints, ddl, staged
+from frostline.tiering import constraints, ddl, partitions, staged, writing
 from frostline.tiering.archive import plan, steps
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive.run import Warm
@@ -71,6 +70,8 @@ def bring_back(
     """The caller holds the table's lock, and trims the lake afterwards or means to keep it."""
     locks = from_settings(settings)
     _check_equipped(connection, managed)
+    partitions.check_plain(connection, managed)
+    partitions.check_attached(connection, managed, [period.oid for period in wanted])
     constraints.check_attachable(connection, managed)
     archiving.settle(connection, managed, None, report)
     if adopted(connection, settings, managed, report):
@@ -161,7 +162,7 @@ def _attached(connection: Connection, operation: Operation) -> bool:
 
 
 def _check_equipped(connection: Connection, managed: Managed) -> None:
-    if (managed.id,) in queries.rows(connection, "unequipped", version=collect.VERSION):
+    if writing.unequipped(connection).get(managed.id, False):
         raise RefusedError(
             f"{managed.table} was registered by an older version, whose writers would not notice; nothing was changed",
             hint="run frostline init, then the same command again",
