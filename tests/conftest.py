@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["fix_cluster", "fix_commands", "fix_stack", "fix_tiering", "fix_lake"]
+pytest_plugins = ["fix_stack", "fix_cluster", "fix_commands", "fix_tiering", "fix_lake"]

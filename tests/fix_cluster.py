@@ -15,13 +15,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fix_stack import older_home
 from frostline.config import Settings
 from frostline.local import artifacts, user
 from frostline.local.ports import free_port
-from frostline.local.postgres import Server
+from frostline.local.postgres import CONFIGURATION, SUPERUSER, Server
 from frostline.report import Report
 
 PASSWORD = "restore"
+NEWEST = "18"
+VERSION = os.environ.get("CLUSTER_VERSION", NEWEST)  # of servers that are restored, followed and promoted
 # A standby that waits for nobody would cancel what it reads whenever the primary cleans up.
 _STANDBY = """
 archive_mode = off
@@ -31,11 +34,29 @@ primary_conninfo = 'host=127.0.0.1 port={port} user=postgres password={password}
 """
 
 
+class Plain(Server):
+    """A server as every version initialises one: before 17 there are no locales of Postgres's own."""
+
+    def initialise(self, password: str) -> None:
+        self.data.parent.mkdir(parents=True)
+        secret = self.data.parent / "password"
+        secret.write_text(password)
+        self._own(self.data.parent, secret)
+        self._run(
+            *("initdb", "--pgdata", str(self.data), "--username", SUPERUSER, "--encoding", "UTF8", "--locale", "C"),
+            *("--auth", "scram-sha-256", "--pwfile", str(secret), "--data-checksums"),
+            what="the data directory could not be created",
+        )
+        with (self.data / "postgresql.auto.conf").open("a") as settings:
+            settings.writelines(f"{name} = '{value}'\n" for name, value in CONFIGURATION.items())
+
+
 class Cluster:
     """A server of its own that archives its log, and can be copied while it runs."""
 
     def __init__(self, home: Path, directory: Path) -> None:
-        self.server, self.port = Server(home, directory / "original"), free_port()
+        self.server: Server = Plain(home, directory / "original")
+        self.port = free_port()
         self.log, self.directory = directory / "wal", directory
         self.log.mkdir()
         _own(directory)
@@ -168,8 +189,16 @@ def _own(directory: Path) -> None:
 
 
 @contextmanager
-def new_cluster(settings: Settings, report: Report, directory: Path) -> Iterator[Cluster]:
-    home = artifacts.fetch(settings, report=report).postgres
+def new_cluster(settings: Settings, report: Report, directory: Path, version: str = VERSION) -> Iterator[Cluster]:
+    newest = version == NEWEST
+    home = artifacts.fetch(settings, report=report).postgres if newest else older_home(version, settings, report)
+    with made_in(directory, home) as made:
+        yield made
+
+
+@contextmanager
+def made_in(directory: Path, home: Path) -> Iterator[Cluster]:
+    """With the programs that are there."""
     directory.mkdir()
     made = Cluster(home, directory)
     try:
@@ -183,4 +212,12 @@ def new_cluster(settings: Settings, report: Report, directory: Path) -> Iterator
 @pytest.fixture
 def cluster(settings: Settings, report: Report, open_directory: Path) -> Iterator[Cluster]:
     with new_cluster(settings, report, open_directory / "restore") as made:
+        yield made
+
+
+@pytest.fixture
+def older_cluster(settings: Settings, report: Report, open_directory: Path) -> Iterator[Cluster]:
+    """The same on 15."""
+    version = VERSION if VERSION != NEWEST else "15"
+    with new_cluster(settings, report, open_directory / "older", version) as made:
         yield made

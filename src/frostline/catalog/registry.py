@@ -7,6 +7,7 @@ from typing import Any
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
+from frostline.catalog.identity import Identity
 from frostline.catalog.names import MARKER, server_schema
 from frostline.errors import DatabaseError, RefusedError
 from frostline.model.bounds import Bound, parse_bound
@@ -58,6 +59,7 @@ class Managed:
     field_ids: dict[str, int] = field(default_factory=dict)  # the user's column -> the lake's number for it
     marker: str | None = None  # the lake's column that says which columns a row knows; None: all rows know them all
     dropped: dict[int, str] = field(default_factory=dict)  # numbers that are gone -> the lake's columns that are not
+    owner: str | None = None  # which database this is, among those that were copied from one another
     followed: str | None = None  # the shape that delta and functions were made for
 
     @property
@@ -81,7 +83,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
     if row is None:
         return None
     id_, relation, hot, delta, hot_for, namespace, lake_table, seam, snapshot, metadata, *more = row
-    followed, installation, *options = more
+    followed, installation, system, database, timeline, *options = more
     table = describe.table(connection, relation, *_name(connection, relation))
     hot_table = describe.table(connection, hot, *_name(connection, hot))
     lake = {number: (name, field) for number, name, field in queries.rows(connection, "lake_columns", table=id_)}
@@ -104,6 +106,7 @@ def find(connection: Connection, oid: int) -> Managed | None:
         dropped={n: name for n, (name, _) in lake.items() if n not in {MARKER, *(c.number for c in table.stored)}},
         followed=followed,
         installation=installation,
+        owner=str(Identity(system, database, timeline)) if system is not None else None,
         options=_options(*options),
     )
 

@@ -24,7 +24,7 @@ from frostline.catalog.names import LAKE_SCHEMA
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import DatabaseError, LakeError
-from frostline.lake import layout, lineage, rest
+from frostline.lake import layout, lineage, owner, rest
 from frostline.lake import storage as storages
 from frostline.lake.staged import StagedFile
 from frostline.lake.storage import Storage
@@ -137,11 +137,23 @@ def identifier(managed: Managed) -> tuple[str, str]:
 
 
 def table_of(catalog: Catalog, managed: Managed) -> IcebergTable:
-    """The Iceberg table of a managed one; one of the same name that another database or program made is refused."""
+    """The Iceberg table of a managed one; refused where another database or program made it, or has taken it over."""
+    table = _made_here(catalog, managed)
+    owner.check(table, managed)
+    return table
+
+
+def claim(settings: Settings, managed: Managed) -> None:
+    """Take the Iceberg table over from a database that is gone."""
+    with opened(settings) as catalog, suppress(NoSuchTableError):
+        owner.claim(_made_here(catalog, managed), managed)
+
+
+def _made_here(catalog: Catalog, managed: Managed) -> IcebergTable:
     table = catalog.load_table(identifier(managed))
-    owner = table.properties.get(layout.INSTALLATION)
-    # What was archived before owners were recorded is ours: the registry names a snapshot of it.
-    if owner != managed.installation and (owner is not None or managed.snapshot_id is None):
+    maker = table.properties.get(layout.INSTALLATION)
+    # What was archived before that was recorded is ours: the registry names a snapshot of it.
+    if maker != managed.installation and (maker is not None or managed.snapshot_id is None):
         raise _not_ours(managed)
     return table
 

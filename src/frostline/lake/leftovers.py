@@ -25,7 +25,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import LakeError
 from frostline.faults import reached
-from frostline.lake import layout, lineage, storage
+from frostline.lake import layout, lineage, owner, storage
 from frostline.lake.catalog import opened, table_of
 
 
@@ -160,6 +160,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str], staged: Calla
         waiting = staged()
         table.refresh()
         kept = {_bare(path) for path in referenced(table) | waiting | known | _forgotten(settings, table, known)}
+        kept.add(_bare(owner.marker(table)))
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found

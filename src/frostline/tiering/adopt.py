@@ -7,13 +7,14 @@ changes of its cold rows stay in its delta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frostline.catalog import identity, pins, queries, registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import RefusedError
+from frostline.lake import catalog as lake
 from frostline.lake import leftovers
 from frostline.report import Report
 from frostline.tiering import staged
@@ -32,10 +33,13 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
     """The other one is gone; repeating it changes nothing."""
     with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
         registry.require(connection)
-        identity.here(connection)  # or why not
-        found = []
-        for managed in registry.every(connection):
+        owner = str(identity.here(connection))  # or why not
+        tables = [replace(managed, owner=owner) for managed in registry.every(connection)]
+        for managed in tables:
             _check_columns(connection, managed)
+        found = []
+        for managed in tables:
+            lake.claim(settings, managed)  # whoever works for the other one stops
             with lake_writer(connection, managed), report.step(f"look at the lake of {managed.table}") as progress:
                 aside = _set_aside(connection, settings, managed)
                 progress.note = f"{aside} commits set aside"

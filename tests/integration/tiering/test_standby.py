@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,14 +17,17 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from fix_cluster import Cluster, Standby, new_cluster, wait_until
+from fix_commands import command, environment
 from fix_tiering import World, new_world
+from frostline.catalog import registry
+from frostline.catalog.database import connect
 from frostline.config import Settings
 from frostline.errors import RefusedError
 from frostline.gateway import handed
 from frostline.gateway.server import Gateway
 from frostline.local.ports import free_port
 from frostline.report import Report, Silent
-from frostline.tiering import adopt, doctor, verify
+from frostline.tiering import adopt, clean, doctor, verify
 from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.fold.run import fold
 from frostline.tiering.untier.run import untier
@@ -300,10 +304,10 @@ def archived(world: World, before: str) -> list[str]:
         return [one.leaf.name for one in periods(world.settings, "public.events", Silent(), warm, before)]
 
 
-def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_without_its_last_commits(
-    cluster: Cluster, spark: SparkSession, tmp_path: Path
+def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_from_one_that_lives_on(
+    older_cluster: Cluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    standby = cluster.standby("first")
+    cluster, standby = older_cluster, older_cluster.standby("first")
     with new_world(cluster.dsn, spark, tmp_path, keep=True) as world, ExitStack() as gateways:
         world.run(SIMPLE)
         world.register("public.events", "100 years")
@@ -312,6 +316,7 @@ def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_wi
         reading = there.connect()
         assert reading.execute(TOTAL).fetchone() == world.run(TOTAL)[0]
         _only_read(there)
+        _late(world, there)
         # What was acknowledged was on the standby before.
         world.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
         world.run("SELECT pg_reload_conf()")
@@ -326,11 +331,11 @@ def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_wi
         with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
             folded(there)
         assert [found.snapshots for found in adopt.successor(there.settings, Silent())] == [0]
-        _without_the_last_commits(cluster, there, gateways)
+        _beside_the_old_one(cluster, there, gateways)
 
 
-def _without_the_last_commits(cluster: Cluster, world: World, gateways: ExitStack) -> None:
-    """The primary archives a period and dies, and its standby has not heard of it."""
+def _beside_the_old_one(cluster: Cluster, world: World, gateways: ExitStack) -> None:
+    """The primary archives a period of which its standby has not heard, and goes on when that is promoted."""
     standby = cluster.standby("second")
     there = gateways.enter_context(followed(world, standby))
     kept = world.run("SELECT * FROM public.events ORDER BY id")
@@ -340,16 +345,54 @@ def _without_the_last_commits(cluster: Cluster, world: World, gateways: ExitStac
     world.run("UPDATE public.events SET v = -1 WHERE id IN (7, 800)")
     assert archived(world, "2020-03-01") == ["events_02"]
     assert there.run("SELECT * FROM public.events ORDER BY id") == kept
-    cluster.kill()
-    standby.promote()
-    adopt.successor(there.settings, Silent())
+    assert worked(world) == 0
+    with waiting(there) as next_worker:
+        standby.promote()
+        adopt.successor(there.settings, Silent())
+        wait_until(lambda: there.run("SELECT leader FROM frostline.workers WHERE leader") != [], 30, "it leads")
+        next_worker.terminate()
+        assert next_worker.wait(60) == 0
     assert there.run("SELECT * FROM public.events ORDER BY id") == kept
+    _cannot_disturb(world)
     there.run("UPDATE public.events SET v = v + 1 WHERE id IN (7, 800)")
     assert archived(there, "2020-03-01") == ["events_02"]
     folded(there)
     changed = [(id_, ts, v + (id_ in (7, 800))) for id_, ts, v in kept]
     assert there.run("SELECT * FROM public.events ORDER BY id") == changed
     assert {found.state for found in verify.verify(there.settings, "public.events", None, Silent())} == {"good"}
+
+
+def worked(world: World) -> int:
+    """One round of a worker that has something to fold: how many steps failed."""
+    world.run("UPDATE frostline.tables SET fold_rows = 1; UPDATE frostline.upkeep SET retry_at = now()")
+    return worker.run(world.settings, Silent(), world.spark_here, once=True)
+
+
+@contextmanager
+def waiting(world: World) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker, as a person starts it, on a standby."""
+    settings = {"FROSTLINE_DSN": world.dsn, "FROSTLINE_LAKE_WAREHOUSE": world.settings.warehouse}
+    log = Path(world.settings.local.dir) / "next.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command("run", "--interval", "60"), env=environment(settings), stderr=output) as process,
+    ):
+        try:
+            wait_until(lambda: b"Postgres is a standby" in log.read_bytes(), 60, "it waits")
+            yield process
+        finally:
+            process.kill()
+
+
+def _cannot_disturb(old: World) -> None:
+    """Whoever works for the database whose place was taken finds that in the lake, and changes nothing there."""
+    old.run("UPDATE public.events SET v = -2 WHERE id = 9")
+    files = {path for path in old.directory("events").rglob("*") if path.is_file()}
+    assert worked(old) > 0
+    assert "another database has taken the place" in str(old.run("SELECT error FROM frostline.failing"))
+    with connect(old.dsn) as connection, pytest.raises(RefusedError, match="taken the place"):
+        clean.clean(connection, old.settings, registry.get(connection, "public.events"), 0, Silent())
+    assert {path for path in old.directory("events").rglob("*") if path.is_file()} == files
 
 
 def _only_read(standby: World) -> None:
@@ -368,6 +411,21 @@ def _only_read(standby: World) -> None:
     checks = list(doctor.examine(standby.settings))
     assert doctor.PROBLEM not in {check.verdict for check in checks}
     assert [check.found[:10] for check in checks if check.name == "standby"] == ["a standby,"]
+
+
+def _late(primary: World, standby: World) -> None:
+    """Further behind than what it reads is kept for."""
+    short = standby.settings.maintenance.model_copy(update={"backup_window": 0.001})
+    settings = standby.settings.model_copy(update={"maintenance": short})
+    standby.run("SELECT pg_wal_replay_pause()")
+    primary.run("SELECT pg_create_restore_point('later')")
+
+    def told() -> bool:
+        found = [check for check in doctor.examine(settings) if check.name == "standby"]
+        return [(one.verdict, "backup_window" in one.remedy) for one in found] == [(doctor.WARNING, True)]
+
+    wait_until(told, 30, "the doctor says so")
+    standby.run("SELECT pg_wal_replay_resume()")
 
 
 def _written_once(connection: psycopg.Connection[Any], movers: list[Mover]) -> None:
