@@ -5,21 +5,28 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+from fix_cluster import wait_until
+from fix_commands import command, environment
 from fix_tiering import World, new_world
 from frostline.catalog import install
 from frostline.catalog.database import connect
+from frostline.local.ports import free_port
 from frostline.report import Silent
 from frostline.tiering import writing
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
 
 DUMP = Path(__file__).with_name("registry_007.sql")
+BEFORE = "239431dd487f73b1db1c79862ca6b3c1519f7219"
 ROWS = "SELECT id, ts, customer, amount, m::text, note, g FROM events ORDER BY id"
 
 
@@ -62,3 +69,53 @@ def test_an_earlier_registration_goes_on(upgraded: World) -> None:
     with Warm(world.spark_here) as warm:
         fold(world.settings, "public.events", Silent(), warm)
     assert world.run(ROWS.replace(", g FROM", ", g, extra FROM")) == found
+    if world.run("SELECT current_setting('server_version_num')::int >= 180000") == [(True,)]:
+        _beside_an_older_gateway(world)
+
+
+def _beside_an_older_gateway(world: World) -> None:
+    """One that ran when the registry was brought up to date: it reads, and what it cannot store is refused."""
+    before = world.run(ROWS)
+    with older_gateway(world):
+        assert world.run(ROWS) == before
+        for change in (
+            "UPDATE events SET note = 'older' WHERE id = 5",
+            "DELETE FROM events WHERE id = 6",
+            "INSERT INTO events (id, ts, customer, amount) VALUES (901, '2024-01-03Z', 1, 5)",
+            "INSERT INTO events (id, ts, customer, amount) SELECT i, '2024-01-04Z', 1, 5 FROM generate_series(1,99) i",
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="taken by the trigger that stores them"):
+                world.run(change)
+        world.run("UPDATE events SET note = 'newer' WHERE id = 299")
+    world.restart_gateway()
+    assert world.run(ROWS) == [(*row[:5], "newer" if row[0] == 299 else row[5], row[6]) for row in before]
+
+
+@contextmanager
+def older_gateway(world: World) -> Iterator[None]:
+    """Of the version before the last change of what the trigger and the gateway say to each other."""
+    source = Path(world.settings.local.dir) / "older"
+    source.mkdir()
+    found = subprocess.run(["git", "archive", BEFORE, "src"], cwd=DUMP.parents[3], capture_output=True, check=False)
+    if found.returncode != 0:
+        pytest.skip("the sources of an earlier version are only in the history")
+    subprocess.run(["tar", "x", "-C", source], input=found.stdout, check=True)
+    world.gateway.stop(grace=0)
+    newer = "DELETE FROM frostline.migrations WHERE number > 19 RETURNING number, name"
+    forgotten = world.run(newer)  # as it was when that gateway started
+    env = {
+        "PYTHONPATH": str(source / "src"),
+        "FROSTLINE_DSN": world.dsn,
+        "FROSTLINE_LAKE_WAREHOUSE": world.settings.warehouse,
+        "FROSTLINE_GATEWAY_PORT": str(free_port()),
+    }
+    process = subprocess.Popen(command("gateway"), env=environment(env), cwd=source)
+    try:
+        there = "SELECT 1 FROM pg_foreign_server WHERE array_to_string(srvoptions, ' ') LIKE %s"
+        wait_until(lambda: world.run(there, f"%{env['FROSTLINE_GATEWAY_PORT']}%") != [], 60, "it is known to Postgres")
+        for row in forgotten:
+            world.run("INSERT INTO frostline.migrations (number, name) VALUES (%s, %s)", *row)
+        yield
+    finally:
+        process.kill()
+        process.wait()
