@@ -159,9 +159,15 @@ def gateway(
     serve(settings, ready=ready)
 
 
-def fetch(context: typer.Context) -> None:
+def fetch(
+    context: typer.Context,
+    s3: Annotated[bool, typer.Option("--s3", help="Also what a lake on S3 needs, wherever it is now.")] = False,
+) -> None:
     """Download and check what the stack runs on, so that everything later works off line."""
-    artifacts.fetch(load_settings(context, with_stack=False), report=report())
+    settings = load_settings(context, with_stack=False)
+    artifacts.fetch(settings, report=report())
+    if s3:
+        artifacts.fetch_jar(artifacts.S3_JAR, settings, report=report())
 
 
 def _choose_directory(context: typer.Context, directory: str) -> None:

@@ -104,8 +104,9 @@ def test_without_a_network_nothing_is_kept_and_it_says_so(frostline: Run, cache:
 
 
 @pytest.mark.usefixtures("filled")
-def test_with_a_filled_cache_no_network_is_needed(frostline: Run) -> None:
-    done = frostline("fetch", env={"JAVA_TOOL_OPTIONS": DEAD_PROXY})
+def test_with_a_filled_cache_no_network_is_needed(frostline: Run, report: Report) -> None:
+    artifacts.fetch_jar(artifacts.S3_JAR, config.load().settings, report=report)
+    done = frostline("fetch", "--s3", env={"JAVA_TOOL_OPTIONS": DEAD_PROXY})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
