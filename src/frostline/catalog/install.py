@@ -162,8 +162,9 @@ def _apply(connection: Connection, number: int, name: str, text: str) -> str:
 
 def _extension(connection: Connection) -> list[str]:
     found = connection.execute(
-        "SELECT a.default_version, e.extversion <> a.default_version AND pg_has_role(e.extowner, 'USAGE')"
-        " FROM pg_extension e JOIN pg_available_extensions a ON a.name = e.extname WHERE e.extname = %s",
+        "SELECT a.default_version, e.extversion <> a.default_version AND r.rolsuper FROM pg_extension e"
+        " JOIN pg_roles r ON r.rolname = current_user LEFT JOIN pg_available_extensions a ON a.name = e.extname"
+        " WHERE e.extname = %s",
         (_EXTENSION,),
     ).fetchone()
     if found is not None and found[1]:

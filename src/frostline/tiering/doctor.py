@@ -161,7 +161,7 @@ def _extension(connection: Connection) -> Checks:
     role = Identifier(connection.info.user).as_string(connection)
     grant = f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {role}"
     yield Check("Postgres", "extension", OK if usage else PROBLEM, f"postgres_fdw {version}", "" if usage else grant)
-    if version != here:
+    if version != (here or version):
         told = f"postgres_fdw {version} is of an earlier Postgres, {here} is there: sessions ask the gateway in vain"
         yield Check("Postgres", "extension", WARNING, told, "ALTER EXTENSION postgres_fdw UPDATE; frostline init")
 
@@ -212,8 +212,11 @@ def _server(connection: Connection) -> Checks:
     if mapping is None:
         found = "its user mapping for PUBLIC is gone"
         yield Check("gateway", "foreign server", PROBLEM, found, "frostline init")
-    elif set(mapping) - {"user", "password", "password_required"}:
-        yield Check("gateway", "foreign server", WARNING, f"its user mapping has options {', '.join(mapping)}")
+    elif more := sorted(set(mapping) - {"user", "password", "password_required"}):
+        dropped = ", ".join(f"DROP {name}" for name in more)
+        remedy = f'ALTER USER MAPPING FOR PUBLIC SERVER "{SERVER_NAME}" OPTIONS ({dropped})'
+        found = f"its user mapping has options {', '.join(more)}, which no gateway asks for"
+        yield Check("gateway", "foreign server", WARNING, found, remedy)
     yield Check("gateway", "foreign server", OK, ", ".join(address))
 
 
@@ -406,7 +409,7 @@ def _cold(connection: Connection, managed: Managed) -> Checks:
     try:
         row = connection.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(Identifier(*found))).fetchone()
     except psycopg.Error as error:
-        said = _line(error.diag.message_primary or str(error))
+        said = _line(error.diag.message_primary or str(error), error.diag.message_detail)
         at = ".".join(found)
         yield Check(str(managed.table), "cold rows", PROBLEM, f"{at}: {said}", "see gateway and lake above")
         return

@@ -9,10 +9,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from frostline import config
 from frostline.catalog import install
 from frostline.catalog.database import connect
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError
+from frostline.tiering.doctor import WARNING, examine
 
 
 def query(dsn: str, sql: str) -> list[tuple[Any, ...]]:
@@ -32,6 +34,15 @@ def test_a_second_install_changes_nothing(database: str) -> None:
         query(database, "TABLE frostline.migrations"),
     ) == before
     assert query(database, "SELECT umoptions FROM pg_user_mappings") == secret
+
+
+def test_an_extension_that_a_major_upgrade_left_behind_is_brought_along(database: str) -> None:
+    query(database, "CREATE EXTENSION postgres_fdw SCHEMA public VERSION '1.1'")
+    settings = config.load({"dsn": database}).settings
+    [check] = [one for one in examine(settings) if one.name == "extension" and one.verdict == WARNING]
+    assert check.remedy == "ALTER EXTENSION postgres_fdw UPDATE; frostline init"
+    assert "extension postgres_fdw 1.2" in install.install(database)
+    assert install.install(database) == []
 
 
 def test_a_failing_migration_leaves_nothing(database: str) -> None:

@@ -23,11 +23,13 @@ from frostline.catalog.database import connect
 from frostline.catalog.install import install
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
+from frostline.delta import collect, follow
 from frostline.errors import RefusedError
 from frostline.faults import InjectedFault
 from frostline.local import artifacts, doctor
 from frostline.report import Silent
-from frostline.tiering import clean
+from frostline.tiering import clean, writing
+from frostline.tiering import doctor as tiering
 from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.doctor import OK, PROBLEM, WARNING, Check, Checks, examine
 from frostline.tiering.locks import Wanted
@@ -75,7 +77,8 @@ def repaired_as_told(world: World, breaking: str, key: tuple[str, str], verdict:
     assert (check.verdict, words in check.found) == (verdict, True), check
     for step in [check.remedy] if check.remedy.startswith("BEGIN") else check.remedy.split("; "):
         if step == "frostline init":
-            assert install(world.dsn)
+            with connect(world.dsn) as connection:
+                assert install(world.dsn) + writing.equip(connection)
         elif step.startswith("frostline clean "):
             with connect(world.dsn) as connection:
                 managed = registry.get(connection, step.removeprefix("frostline clean "))
@@ -133,17 +136,61 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
         " now() - interval '1 day'); INSERT INTO frostline.pins VALUES ('00000000-0000-0000-0000-000000000001',"
         " 1, 1, 'x')"
     )
-    repaired_as_told(world, dead, ("gateway", "pins"), WARNING, "1 of")
     left = leftover(world)
     repaired_as_told(world, "SELECT 1", (table, "leftovers"), WARNING, "1 file")
     assert not left.exists()
     world.gateway.stop(grace=0)
+    world.run(dead)
+    pins = found(world.settings)["gateway", "pins"]
+    assert (pins.verdict, pins.found[:4], "`frostline up`" in pins.remedy) == (WARNING, "1 of", True)
     repaired_as_told(world, "SELECT 1", ("gateway", "from Postgres"), PROBLEM, "could not connect")
 
+    _functions_of_others(world)
     _partitions_by_hand(world)
     _undone_by_hand(world, server)
+    _several_at_once(world, server)
     world.run(f"DROP ROLE {other}")
-    assert wrong(world.settings) == []
+
+
+def _functions_of_others(world: World) -> None:
+    """As an upgrade of Postgres leaves them, and an older Frostline made them."""
+    with connect(world.dsn) as connection:
+        other = collect.Connections(follow.connections(connection).schema, used_in_transaction=False)
+        before = collect._trigger_function(1, other).as_string(connection)
+    key = ("public.events", "triggers")
+    repaired_as_told(world, before, key, WARNING, "made for another version of Postgres")
+    assert "used_in_xact" in world.run("SELECT prosrc FROM pg_proc WHERE proname = 'collect_1'")[0][0]
+    older = "COMMENT ON FUNCTION frostline.store_1(oid, bool) IS 'stores cold rows, version 1'"
+    repaired_as_told(world, older, key, PROBLEM, "made by another Frostline")
+
+
+def _several_at_once(world: World, server: str) -> None:
+    """What has no effect on other checks is broken together; and what makes them fail."""
+    changes = "INSERT INTO public.events SELECT i, '2024-04-01', 'x' FROM generate_series(1000, 12000) i"
+    world.run(
+        f"{changes}; ALTER USER MAPPING FOR PUBLIC SERVER {server} OPTIONS (ADD sslcert 'mine');"
+        f"ALTER SERVER {server} OPTIONS (SET dbname 'of-another'); UPDATE frostline.installation SET timeline = 9;"
+        "SELECT pg_stat_force_next_flush()"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiering, "_NEWEST", 17)
+        patch.setattr(tiering, "_CROWDED", 0.0)
+        checks = list(examine(world.settings))
+    for area, name, verdict, words, remedy in (
+        ("Postgres", "version", WARNING, "Postgres 18", "upgrade Frostline"),
+        ("Postgres", "connections", WARNING, "connections are in use", "raise max_connections"),
+        ("registry", "identity", PROBLEM, "timeline 9; this is", "frostline adopt --successor"),
+        ("gateway", "foreign server", PROBLEM, "is of installation of-another", "was copied"),
+        ("gateway", "foreign server", WARNING, "its user mapping has options sslcert", "OPTIONS (DROP sslcert)"),
+        ("gateway", "from Postgres", PROBLEM, "this gateway serves installation", "gateway.host"),
+        ("public.events", "statistics", WARNING, "changes since the last", "ANALYZE public.events_now"),
+        ("public.events", "cold rows", PROBLEM, "this gateway serves installation", "see gateway"),
+    ):
+        of_it = [check for check in checks if (check.area, check.name, check.verdict) == (area, name, verdict)]
+        assert any(words in check.found and remedy in check.remedy for check in of_it), (words, of_it)
+    world.run("DELETE FROM frostline.migrations WHERE number = (SELECT max(number) FROM frostline.migrations)")
+    check = found(world.settings)["registry", "version"]
+    assert (check.verdict, check.remedy, "the registry is old" in check.found) == (PROBLEM, "frostline init", True)
 
 
 def archived(world: World, before: str) -> list[str]:
@@ -279,18 +326,21 @@ def test_a_machine_without_java_jars_or_postgres(
     assert checks["this machine", "jars"].verdict == WARNING
     assert jar.name in checks["this machine", "jars"].found
     assert "cannot load extensions" in checks["this machine", "DuckDB"].found
+    assert checks["this machine", "Spark"].remedy.startswith("pip install 'pyspark==4.1.*'")
     assert checks["Postgres", "connection"].verdict == PROBLEM
 
     done = frostline("--dsn", database, "doctor", "--json")
     assert done.returncode == 1
     checks_ = {(one["area"], one["name"]): one for one in json.loads(done.stdout)["checks"]}
+    assert checks_["Postgres", "extension"]["remedy"] == "CREATE EXTENSION postgres_fdw"
     assert checks_["registry", "version"]["remedy"] == "frostline init"
     assert "Traceback" not in done.stderr
 
 
 def _mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[[str], str | None] = doctor._installed
-    monkeypatch.setattr(doctor, "_installed", lambda name: "1.0.0" if name == "duckdb-extension-avro" else real(name))
+    others = {"duckdb-extension-avro": "1.0.0", "pyspark": "3.5.1"}
+    monkeypatch.setattr(doctor, "_installed", lambda name: others.get(name) or real(name))
 
 
 def test_what_a_role_lacks_is_granted_as_told(world: World) -> None:

@@ -8,7 +8,7 @@ WHERE r.rolname = current_user;
 -- name: doctor_extension
 SELECT e.extversion, has_foreign_data_wrapper_privilege(f.oid, 'USAGE'), a.default_version
 FROM pg_extension e JOIN pg_foreign_data_wrapper f ON f.fdwname = 'postgres_fdw'
-JOIN pg_available_extensions a ON a.name = e.extname
+LEFT JOIN pg_available_extensions a ON a.name = e.extname
 WHERE e.extname = 'postgres_fdw';
 
 -- name: doctor_server

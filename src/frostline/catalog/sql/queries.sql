@@ -69,7 +69,7 @@ ORDER BY c.relname;
 -- name: managed
 -- One managed table by the user's relation.
 SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namespace, t.lake_table, t.seam, t.snapshot_id,
-       t.metadata_location, t.followed, i.id::text, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode, t.file_size,
+       t.metadata_location, t.followed, i.id::text, i.system, i.database::bigint, i.timeline, t.cold_fk, t.premake, t.coalesce_to, t.coalesce_after, t.merge_mode, t.file_size,
        t.fold_rows, t.fold_bytes, t.fold_age, t.maintenance, t.compact_files, t.backup_window, t.lake_partition, t.compaction,
        t.sort_order
 FROM frostline.tables t CROSS JOIN frostline.installation i
