@@ -82,6 +82,7 @@ def examine(settings: Settings) -> Checks:
         yield from guarded("gateway", "pins", lambda: _pins(connection))
         yield from guarded("secrets", "in the database", lambda: _secrets(connection, settings))
         yield from guarded("registry", "work under way", lambda: _partitionings(connection))
+        yield from guarded("registry", "dropped tables", lambda: _dropped(connection))
         for managed in registry.every(connection):
             yield from _table(connection, settings, managed)
 
@@ -301,6 +302,23 @@ def _partitionings(connection: Connection) -> Checks:
     for name, step, failures, _, error in connection.execute("SELECT * FROM frostline.failing").fetchall():
         found = f"{step} of {name} has failed {failures} times: {error}"
         yield Check("registry", "failing steps", WARNING, _line(found), "see docs/operations.md for the error")
+
+
+def _dropped(connection: Connection) -> Checks:
+    for id_, table, iceberg, delta, metadata in queries.rows(connection, "doctor_dropped"):
+        if table is not None:
+            found = f"the partition of {table} that hot rows were in was dropped; nothing looks after the table"
+            yield Check("registry", "dropped tables", PROBLEM, found, "restore the database: docs/backup.md")
+            continue
+        found = f"a registered table was dropped; its old rows are still in {iceberg} of the lake"
+        if metadata is not None:
+            found += f", described by {metadata}"
+        statements = [
+            f"DELETE FROM frostline.{name} WHERE table_id = {id_}" for name in ("pins", "expiring", "periods")
+        ]
+        statements += [f"DELETE FROM frostline.tables WHERE id = {id_}"]
+        statements += [f"DROP TABLE {delta} CASCADE"] if delta is not None else []
+        yield Check("registry", "dropped tables", WARNING, found, "; ".join(statements))
 
 
 def _table(connection: Connection, settings: Settings, managed: Managed) -> Checks:

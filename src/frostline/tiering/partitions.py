@@ -87,10 +87,11 @@ def check_attached(connection: Connection, managed: Managed, oids: Collection[in
 
 def check_plain(connection: Connection, managed: Managed) -> None:
     """Every hot partition is a plain table: others cannot be moved as a whole."""
-    for leaf in describe.branches(connection, managed.hot_oid):
+    found = describe.branches(connection, managed.hot_oid)
+    if found:
         raise RefusedError(
-            f"{managed.table} has the hot partition {leaf}, which is {leaf.kind}; nothing was changed",
-            hint=way_out(connection, managed, leaf),
+            f"{managed.table} has the hot partition {found[0]}, which is {found[0].kind}; nothing was changed",
+            hint=way_out(connection, managed, found[0]),
         )
 
 

@@ -20,7 +20,7 @@ from fix_faults import at
 from fix_tiering import World
 from frostline.catalog import registry
 from frostline.catalog.database import connect
-from frostline.catalog.install import install
+from frostline.catalog.install import install, uninstall
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
 from frostline.delta import collect, follow
@@ -188,6 +188,11 @@ def _several_at_once(world: World, server: str) -> None:
     ):
         of_it = [check for check in checks if (check.area, check.name, check.verdict) == (area, name, verdict)]
         assert any(words in check.found and remedy in check.remedy for check in of_it), (words, of_it)
+    world.run("DROP TABLE public.events CASCADE")
+    check = found(world.settings)["registry", "dropped tables"]
+    assert (check.verdict, "its old rows are still in" in check.found) == (WARNING, True)
+    world.run(check.remedy)
+    assert uninstall(world.dsn, dry_run=True)
     world.run("DELETE FROM frostline.migrations WHERE number = (SELECT max(number) FROM frostline.migrations)")
     check = found(world.settings)["registry", "version"]
     assert (check.verdict, check.remedy, "the registry is old" in check.found) == (PROBLEM, "frostline init", True)

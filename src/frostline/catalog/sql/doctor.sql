@@ -104,6 +104,13 @@ LIMIT 1;
 -- name: doctor_alarms
 SELECT p.foreign_table::text, p.alarm::text FROM frostline.periods p WHERE p.table_id = %(table)s AND p.alarm IS NOT NULL;
 
+-- name: doctor_dropped
+-- Registered tables that somebody has dropped; or only the partition with their hot rows (the name is known then).
+SELECT t.id, c.oid::regclass::text, t.lake_namespace || '.' || t.lake_table, d.oid::regclass::text, t.metadata_location
+FROM frostline.tables t LEFT JOIN pg_class c ON c.oid = t.relation LEFT JOIN pg_class d ON d.oid = t.delta
+WHERE c.oid IS NULL OR NOT EXISTS (SELECT FROM pg_class h WHERE h.oid = t.hot)
+ORDER BY 1;
+
 -- name: doctor_partitionings
 SELECT coalesce(c.oid::regclass::text, p.plan ->> 'name'), p.state, date_trunc('second', p.started_at)::text
 FROM frostline.partitionings p LEFT JOIN pg_class c ON c.oid = p.source;

@@ -76,8 +76,8 @@ FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
 
 -- name: managed_tables
--- The relation of every managed table.
-SELECT t.relation::oid FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation ORDER BY t.id;
+-- The relation of every managed table, unless somebody has dropped it, or the partition that its hot rows are in.
+SELECT t.relation::oid FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation JOIN pg_class h ON h.oid = t.hot ORDER BY t.id;
 
 -- name: lake_columns
 -- Names and field ids in the lake by attribute number.
