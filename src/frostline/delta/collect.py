@@ -18,10 +18,11 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 6"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 7"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
-# follow, or that they are too many for that.
-ALL, FEW, MANY = "0", "=", "+"
+# follow, or that they are too many for that. It says so in other signs with every change of what function and gateway
+# say to each other; by those of before, which stand here as well, an older gateway is known.
+ALL, FEW, MANY, OLDER = "0", "<", ">", ("=", "+")
 # Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
 _NESTED = "%\n%\n%\n%"
 
@@ -189,6 +190,7 @@ DECLARE
   altered bool;
   told_rows bigint;
   more bool;
+  older bool;
 BEGIN
   -- Whoever has altered the table in this transaction has a transaction number.
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -212,16 +214,20 @@ BEGIN
   WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = {all} RETURNING h.*),
   kept AS (
     INSERT INTO {delta} ({columns}, _op, _seq, _prev)
-    SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op NOT IN ({few}, {many})
+    SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op IN ('U', 'T')
     ON CONFLICT ({key}, _prev) DO NOTHING RETURNING 1
   ){passing}
-  SELECT count(*) FILTER (WHERE held._op NOT IN ({few}, {many})), (SELECT count(*) FROM kept),
+  SELECT count(*) FILTER (WHERE held._op IN ('U', 'T')), (SELECT count(*) FROM kept),
     count(*) FILTER (WHERE held._op = 'U'), min(held.{key_column}) FILTER (WHERE held._op = 'U'),
     max(held.{key_column}), max(held._seq) FILTER (WHERE held._op = {few}),
     format('%s %s', coalesce((max(held._prev) FILTER (WHERE held._op = {few}))::text, '-'),
-           max(held._batch) FILTER (WHERE held._op = {few})), bool_or(held._op = {many})
-  INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more
+           max(held._batch) FILTER (WHERE held._op = {few})), bool_or(held._op = {many}), bool_or(held._op IN ({signs}))
+  INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more, older
   FROM held;
+  IF older THEN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = {too_old_gateway},
+      HINT = 'Nothing was changed. Replace the gateway: frostline init was run with a newer version.';
+  END IF;
   IF more THEN
     WITH held AS MATERIALIZED (SELECT * FROM {held}),
     kept AS (
@@ -312,6 +318,8 @@ END $frostline$"""
         all=SQL(ALL),
         few=Literal(FEW),
         many=Literal(MANY),
+        signs=SQL(", ").join(map(Literal, OLDER)),
+        too_old_gateway=Literal(f"cold rows of {table} cannot be written through a gateway of an older version"),
         lost=Literal(f"versions of cold rows of {table} were lost on their way"),
         forget=SQL("\n  DELETE FROM {};").format(name) if found else SQL(""),
         fence=Literal(FENCE),

@@ -56,11 +56,7 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
     """
     at = lexer.clause(tokens, "returning")
     if at is None or not _asks_for_all(tokens[:at]):
-        raise QueryError(
-            "versions of cold rows are taken by the trigger that stores them, of the gateway's own version",
-            hint="nothing was changed; after an upgrade: frostline init, then replace all gateways",
-            sqlstate="0A000",
-        )
+        raise QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
     fields = _fields(tokens[at + 1 :])
     batch = _waiting(view, table_id)
     if batch is None:
