@@ -82,7 +82,8 @@ def _beside_an_older_gateway(world: World) -> None:
             "UPDATE events SET note = 'older' WHERE id = 5",
             "DELETE FROM events WHERE id = 6",
             "INSERT INTO events (id, ts, customer, amount) VALUES (901, '2024-01-03Z', 1, 5)",
-            "INSERT INTO events (id, ts, customer, amount) SELECT i, '2024-01-04Z', 1, 5 FROM generate_series(1,99) i",
+            "INSERT INTO events (id, ts, customer, amount)"
+            " SELECT i, '2024-01-04Z', 1, 5 FROM generate_series(1000, 1100) i",
         ):
             with pytest.raises(psycopg.errors.FeatureNotSupported, match="through a gateway of an older version"):
                 world.run(change)
