@@ -92,6 +92,11 @@ def test_what_is_older_is_gone_and_stays_gone(any_world: World, tmp_path: Path) 
     assert "mine" in (outcome.error.detail or "")
     assert world.run("SELECT count(*) FROM events") == [(everything,)]
     world.run("DROP VIEW mine")
+    ((bounds,),) = world.run("SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = 'events_0'")
+    world.run("ALTER TABLE events DETACH PARTITION events_0")
+    (outcome,) = retain(world)
+    assert "events_0 was detached from public.events" in str(outcome.error)
+    world.run(f"ALTER TABLE events ATTACH PARTITION events_0 {bounds}")
 
     late, writer, pinned = world.connect(), world.connect(), world.connect()
     for client in (late, writer, pinned):
