@@ -102,12 +102,17 @@ def found(
 ) -> Merged | None:
     """The last snapshot an operation made on top of the registry's; None when there is none.
 
-    With `alone`, also when it stands on commits of somebody else, whatever they are: it is not to be shown then.
+    With `alone`, also when it stands on commits of somebody else, whatever they are, or a later run has put it aside, so
+    that the head does not stand on it: it is not to be shown then.
     """
     files = storages.of(settings).python()
     with opened(settings) as catalog:
         table = _table(catalog, managed)
         made = [snapshot for snapshot in table.snapshots() if lineage.made_by(snapshot) == str(operation)]
+        if alone:
+            head = table.current_snapshot()
+            below = set(_ancestors(table, head.snapshot_id if head is not None else None))
+            made = [snapshot for snapshot in made if snapshot.snapshot_id in below]
         for snapshot in reversed(made):
             between = _between(table, snapshot, managed)
             if between is None and not _forgotten(table, snapshot, managed, files, noted):

@@ -159,6 +159,21 @@ def test_a_key_that_is_staged_and_that_another_engine_adds_too(cold: World) -> N
     same(cold)
 
 
+def test_a_fold_and_then_another_run_that_died_after_their_commits(cold: World, tmp_path: Path) -> None:
+    """The second has put the first one's commit aside: it is not taken up again."""
+    both(cold, "UPDATE {t} SET v = 4 WHERE id IN (54, 56)")
+    add(cold, 19_000)
+    with at(tmp_path, lambda now: now != "merge.commit"), pytest.raises(InjectedFault):
+        folded(cold)
+    add(cold, 19_200)
+    with at(tmp_path, lambda now: now != "append.commit"), pytest.raises(InjectedFault):
+        returned(cold, "2020-02-10")
+    same(cold)
+    assert [done.updated for done in folded(cold)] == [2]
+    assert waiting(cold) == []
+    same(cold)
+
+
 @contextmanager
 def many_at(world: World, directory: Path, points: Sequence[str], first: int, start: str) -> Iterator[None]:
     """Whenever a run comes to one of these points somebody inserts many rows; with `*`, while the run goes on."""
