@@ -102,8 +102,8 @@ def found(
 ) -> Merged | None:
     """The last snapshot an operation made on top of the registry's; None when there is none.
 
-    With `alone`, also when it stands on commits of somebody else, whatever they are, or a later run has put it aside, so
-    that the head does not stand on it: it is not to be shown then.
+    With `alone`, also when it stands on commits of somebody else, whatever they are, or when a later run has put it
+    aside, so that the head does not stand on it: it is not to be shown then.
     """
     files = storages.of(settings).python()
     with opened(settings) as catalog:
