@@ -119,6 +119,16 @@ class Local(Storage):
     def prepare(self, engine: duckdb.DuckDBPyConnection) -> None:
         pass
 
+    def probe(self) -> None:
+        """And what had to be made for it is gone again: a directory that is there is taken for a lake."""
+        made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
+        try:
+            super().probe()
+        finally:
+            for path in made:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
     def flush(self, locations: Iterable[str]) -> None:
         """The files, and the directories that name them."""
         files = {Path(_plain(location)) for location in locations}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -36,9 +37,9 @@ def test_a_second_install_changes_nothing(database: str) -> None:
     assert query(database, "SELECT umoptions FROM pg_user_mappings") == secret
 
 
-def test_an_extension_that_a_major_upgrade_left_behind_is_brought_along(database: str) -> None:
+def test_an_extension_that_a_major_upgrade_left_behind_is_brought_along(database: str, tmp_path: Path) -> None:
     query(database, "CREATE EXTENSION postgres_fdw SCHEMA public VERSION '1.1'")
-    settings = config.load({"dsn": database}).settings
+    settings = config.load({"dsn": database, "local.dir": str(tmp_path)}).settings
     [check] = [one for one in examine(settings) if one.name == "extension" and one.verdict == WARNING]
     assert check.remedy == "ALTER EXTENSION postgres_fdw UPDATE; frostline init"
     assert "extension postgres_fdw 1.2" in install.install(database)

@@ -87,9 +87,8 @@ def test_a_key_in_an_engines_words_is_masked(tmp_path: Path) -> None:
 
 
 def test_the_probe_leaves_nothing_behind_and_names_what_is_in_the_way(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    Local(str(lake)).probe()
-    assert list(lake.iterdir()) == []
+    Local(str(tmp_path / "new" / "lake")).probe()
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(LakeError, match="writing to it failed; nothing was changed"):
         Local(str(tmp_path / "file")).probe()
