@@ -182,7 +182,7 @@ def test_soak(stage: Stage) -> None:
             lambda drama, seed=seed: drama.coalesce(of_others(seed, COALESCING), 2),
             lambda drama, seed=seed: drama.clean_under(of_others(seed + 1, CLEANING)),
             lambda drama, seed=seed: drama.coalesce(of_others(seed + 2, COALESCING), 4),
-            lambda drama, seed=seed: drama.fold(of_others(seed + 3, FOLDING)),
+            lambda drama, seed=seed: drama.fold(of_others(seed + 3, random.Random(seed).sample(FOLDING, len(FOLDING)))),
         ]
         outcomes += play(stage, f"soak_{table}", scenes[:PERIODS], seed, after=afterwards)
         del scenes[:PERIODS]
