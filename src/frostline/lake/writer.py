@@ -122,6 +122,7 @@ class Writer:
     def __post_init__(self) -> None:
         (self._part,) = self.target.spec.fields  # the period: our tables are partitioned by nothing else
         self._key = self.target.schema.find_field(self._part.source_id)
+        self._names = [column.name for column in self.target.schema.fields]
         self._io: FileIO = load_file_io(dict(self.target.io), self.target.location)
         self._locations = load_location_provider(self.target.location, dict(self.target.properties))
 
@@ -141,10 +142,8 @@ class Writer:
         self._finish()
         if not self._rows:
             return
-        names = [column.name for column in self.target.schema.fields]
-        collected = self._taken()
-        period = self._period(pa.chunked_array(collected[names.index(self._key.name)]))
-        table = pa.table([_joined(arrays) for arrays in collected], names=names)
+        period = self._period(self._table()[self._key.name])
+        table = pa.table([_joined(arrays) for arrays in self._taken()], names=self._names)
         order = self._order(table)
         if period is not None:
             self._write(table, period, order)
@@ -176,8 +175,7 @@ class Writer:
         return collected
 
     def _table(self) -> pa.Table:
-        names = [column.name for column in self.target.schema.fields]
-        return pa.table([pa.chunked_array(arrays) for arrays in self._collected], names=names)
+        return pa.table([pa.chunked_array(arrays) for arrays in self._collected], names=self._names)
 
     def _go_on(self) -> None:
         """Write whole row groups of what is there; the rest waits for more."""
@@ -193,7 +191,7 @@ class Writer:
     def _append(self, table: pa.Table) -> bool:
         """Add rows that come in order, one partition after the other, to their files; False: they do not, and stay."""
         last = self._file.last if self._file is not None else None
-        if not in_order(table, self.target.sorted_by, last):
+        if not _in_order(table, self.target.sorted_by, last):
             return False
         parts = self._parts(table)
         if not parts or (self._file is not None and parts[0][0] < self._file.partition):
@@ -269,12 +267,13 @@ class _File:
         self.bytes = 0  # of the rows in it, as they were in memory
         self.last: pa.Table | None = None  # row
         self._target, self._io, self._path = target, io, path
+        self._schema = _file_schema(target.schema)
         self._metrics = Metrics({c.field_id: Column(_primitive(c)) for c in target.schema.fields})
         self._output = io.new_output(path)
         self._open = contextlib.ExitStack()
         stream = self._open.enter_context(self._output.create())
         try:
-            writer = pq.ParquetWriter(stream, _file_schema(target.schema), **self._options(sample))
+            writer = pq.ParquetWriter(stream, self._schema, **self._options(sample))
             self._writer = self._open.enter_context(writer)
         except BaseException:
             self.abandon()
@@ -282,7 +281,7 @@ class _File:
 
     def add(self, table: pa.Table) -> None:
         self._metrics.add(table)
-        self._writer.write_table(_with_ids(table, self._target.schema), row_group_size=ROWS_PER_GROUP)
+        self._writer.write_table(self._with_ids(table), row_group_size=ROWS_PER_GROUP)
         self.bytes += table.nbytes
         self.last = table.slice(table.num_rows - 1).combine_chunks()
 
@@ -317,6 +316,13 @@ class _File:
             "store_schema": False,
         }
 
+    def _with_ids(self, table: pa.Table) -> pa.Table:
+        arrays = [
+            chunks.cast(_in_file(column.field_type)) if isinstance(column.field_type, UUIDType) else chunks
+            for column, chunks in zip(self._target.schema.fields, table.columns, strict=True)
+        ]
+        return pa.table(arrays, schema=self._schema)
+
     def _type(self, name: str) -> IcebergType:
         return self._target.schema.find_field(name).field_type
 
@@ -331,14 +337,6 @@ def _file_schema(schema: Schema) -> pa.Schema:
         )
         for column in schema.fields
     )
-
-
-def _with_ids(table: pa.Table, schema: Schema) -> pa.Table:
-    arrays = [
-        chunks.cast(_in_file(column.field_type)) if isinstance(column.field_type, UUIDType) else chunks
-        for column, chunks in zip(schema.fields, table.columns, strict=True)
-    ]
-    return pa.table(arrays, schema=_file_schema(schema))
 
 
 def _primitive(column: NestedField) -> PrimitiveType:
@@ -357,7 +355,7 @@ def _joined(arrays: list[pa.Array]) -> pa.Array:
     return joined
 
 
-def in_order(table: pa.Table, sorted_by: Sequence[tuple[str, str, str]], last: pa.Table | None = None) -> bool:
+def _in_order(table: pa.Table, sorted_by: Sequence[tuple[str, str, str]], last: pa.Table | None = None) -> bool:
     """Whether the rows are known to be sorted, the first after that last one; numbers and moments tell."""
     if last is not None:
         table = pa.concat_tables([last, table])
