@@ -13,6 +13,7 @@ from frostline.gateway import encode, points
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Later, Write, numbers, values
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed
+from frostline.gateway.points import Sought
 from frostline.gateway.rows import Batches
 from frostline.gateway.scan import cold_rows, lake_rows
 from frostline.gateway.translate import column_name
@@ -29,6 +30,12 @@ class Load:
     rows: Sequence[Sequence[str | None]] = ()  # a few: these columns, the primary key, the version
 
 
+def sought(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Sought:
+    """The rows that may be concerned, where they are few; Postgres looks at every other condition anyway."""
+    outputs = (*view.bench(table).settable, *table.primary_key)
+    return points.sought(source, table, outputs, narrowed.files, narrowed.keys)
+
+
 def candidates(
     view: View, source: Source, table: ColdTable, narrowed: Narrowed, *, changed: bool = True
 ) -> Load | None:
@@ -40,14 +47,13 @@ def candidates(
     columns = bench.settable
     outputs = (*columns, *table.primary_key)
     lake = lake_rows(view, source, table, outputs, narrowed.files)
-    # Postgres looks at every other condition anyway.
-    few = points.few(view, source, table, lake, outputs, narrowed.files, narrowed.keys)
+    few = points.few(view, lake, sought(view, source, table, narrowed))
     if few == []:
         return None
     number = view.next_number()
     after = _after(view, bench, number) if changed else []
     if few is not None:
-        return _few(view, bench, columns, [[*row, "0", str(number)] for row in few], number, after)
+        return _few(view, bench, columns, [[*row.values, row.number, str(number)] for row in few], number, after)
     conditions, more = narrowed.filter.conditions, narrowed.filter.columns
     scan = cold_rows(view, source, table, {*outputs, *more}, narrowed.files, keys=narrowed.keys, versions=True)
     if scan.empty:

@@ -9,9 +9,9 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import encode, fallback, lexer, quick, versions
+from frostline.gateway import encode, fallback, lexer, points, quick, versions
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
-from frostline.gateway.candidates import candidates
+from frostline.gateway.candidates import candidates, sought
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed, key_conditions, of_clauses
 from frostline.gateway.operations import Way
@@ -219,6 +219,7 @@ def _known(
     if statement.others:
         return Narrowed()
     select = statement.clauses
-    keys = key_conditions(select, table, parameters)
-    view.expect(statement.target.source, table, keys, [constraints] if constraints else [])
-    return of_clauses(select, table, parameters, keys)
+    found = of_clauses(select, table, parameters, key_conditions(select, table, parameters))
+    wanted = sought(view, statement.target.source, table, found)
+    points.expect(view, wanted, [constraints] if constraints else [])
+    return found

@@ -22,7 +22,8 @@ from frostline.lake import files
 from frostline.lake.pruning import Condition, chosen
 
 _NOTHING = lexer.tokens("NULL")
-DUCKDB, FILE, POSTGRES = "DuckDB", "a look-up in the data file", "Postgres, over rows from DuckDB"
+DUCKDB, POSTGRES = "DuckDB", "Postgres, over rows from DuckDB"
+_LOOK_UPS = {"file": "a look-up in the data file", "delta": "a look-up in the delta"}
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def _reading(view: View, text: str) -> dict[str, Any]:
     tables = view.pin([reference.source for reference in found], may_restart=False)
     split = _split(text, tables[found[0].source]) if len(found) == 1 else Split(why="a join")
     engine = POSTGRES if split.why is not None else DUCKDB
-    if engine == DUCKDB and _looked_up(view, text, found[0].source, tables[found[0].source]):
-        engine = FILE
+    if engine == DUCKDB:
+        engine = _looked_up(view, text, found[0].source, tables[found[0].source]) or DUCKDB
     sizes = [_sizes(view, source, table, split.prunes) for source, table in tables.items()]
     return {
         "engine": engine,
@@ -66,16 +67,16 @@ def _reading(view: View, text: str) -> dict[str, Any]:
     }
 
 
-def _looked_up(view: View, text: str, source: Source, table: ColdTable) -> bool:
-    """Whether it does without DuckDB; only a look shows that. With a parameter it is not known."""
+def _looked_up(view: View, text: str, source: Source, table: ColdTable) -> str | None:
+    """How it does without DuckDB, if it does; only a look shows that. With a parameter it is not known."""
     tokens = lexer.tokens(text)
     if any(token.kind == "parameter" for token in tokens):
-        return False
+        return None
     plan = planned(statement(text, tokens), table, ())
     if plan.point is None:
-        return False
+        return None
     found = points.answer(view, source, table, plan.point, plan.conditions, plan.keys)
-    return isinstance(found, points.PointRows)
+    return None if found is None else _LOOK_UPS.get(found.path)
 
 
 def _split(text: str, table: ColdTable) -> Split:

@@ -16,7 +16,7 @@ from psycopg.pq.abc import PGresult
 from frostline.catalog.cold import ColdColumn
 from frostline.errors import QueryError
 from frostline.gateway.backing import Backing
-from frostline.gateway.lexer import quoted
+from frostline.gateway.lexer import identifier, quoted
 from frostline.gateway.rows import Batches, Piece, Rows, fields, row_messages
 
 PIECE_BYTES = 4_000_000
@@ -27,7 +27,7 @@ _JSON = ("json", "jsonb")
 def relation(columns: Sequence[ColdColumn], rows: str) -> str:
     """A table expression with the user's columns: same names, types and collations."""
     defined = ", ".join(f"a{column.number} {_definition(column)}" for column in columns)
-    outputs = ", ".join(f"h.a{column.number}{_cast(column)} AS {_name(column.name)}" for column in columns)
+    outputs = ", ".join(f"h.a{column.number}{_cast(column)} AS {identifier(column.name)}" for column in columns)
     return f"(SELECT {outputs} FROM pg_catalog.json_to_recordset({quoted(rows)}) AS h ({defined}))"
 
 
@@ -136,12 +136,8 @@ def _definition(column: ColdColumn) -> str:
         return "pg_catalog.text"
     if column.collation is None:
         return column.type
-    return f"{column.type} COLLATE {'.'.join(map(_name, column.collation))}"
+    return f"{column.type} COLLATE {'.'.join(map(identifier, column.collation))}"
 
 
 def _cast(column: ColdColumn) -> str:
     return f"::{column.type}" if column.typname in _JSON else ""
-
-
-def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

@@ -140,6 +140,11 @@ def quoted(text: str | None) -> str:
     return "NULL" if text is None else "'" + text.replace("'", "''") + "'"
 
 
+def identifier(name: str) -> str:
+    """A name as Postgres reads it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def values(found: Sequence[Token], parameters: Sequence[str | None]) -> list[tuple[int, int, str]]:
     """Changes that put values in the place of parameters. As strings without a type they mean the same."""
     changes = []

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.gateway import lexer
 from frostline.gateway.bench import FEW_ROWS
 from frostline.gateway.clauses import Select
 from frostline.gateway.expressions.tree import Unknown
 from frostline.gateway.names import Source
 from frostline.gateway.rows import FixedRows
-from frostline.gateway.scan import Scan, count_files, lake_rows
-from frostline.gateway.view import View
+from frostline.gateway.scan import Scan, count_files, lake_rows, removed
+from frostline.gateway.view import Version, View
 from frostline.gateway.wire.messages import Field
 from frostline.lake import point
 from frostline.lake.pruning import Among, Condition
 
+_OF_LAKE = "0"
 _WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 
 
@@ -30,9 +32,15 @@ class Point:
 
 
 class PointRows(FixedRows):
-    """Rows that were looked up."""
+    """Rows that were looked up in their file."""
 
     path = "file"
+
+
+class VersionRows(FixedRows):
+    """A row that has been changed since, looked up in the delta."""
+
+    path = "delta"
 
 
 def asked(select: Select, table: ColdTable, conditions: Sequence[Condition]) -> Point | None:
@@ -51,37 +59,100 @@ def asked(select: Select, table: ColdTable, conditions: Sequence[Condition]) -> 
     return Point(fields, columns, frozenset((*columns, *compared)))
 
 
+@dataclass(frozen=True)
+class Sought:
+    """Columns of a few rows of a source."""
+
+    source: Source
+    table: ColdTable
+    columns: Sequence[ColdColumn]
+    conditions: Sequence[Condition]
+    keys: tuple[str, ...]  # as for `cold_rows`
+    key: tuple[str, ...] | None  # a whole primary key: of one row, if any, and of its versions
+
+
+def sought(
+    source: Source,
+    table: ColdTable,
+    columns: Sequence[ColdColumn],
+    conditions: Sequence[Condition],
+    keys: tuple[str, ...],
+) -> Sought:
+    """What the conditions say of equality tells which rows."""
+    return Sought(source, table, columns, conditions, keys, _key(table, columns, _equal(conditions)))
+
+
 def answer(
     view: View, source: Source, table: ColdTable, found: Point, conditions: Sequence[Condition], keys: tuple[str, ...]
 ) -> FixedRows | None:
     """The rows; None: DuckDB has to be asked. `keys` are as for `cold_rows`."""
-    view.expect(source, table, keys)  # Postgres looks for versions while we read
+    wanted = sought(source, table, found.columns, conditions, keys)
+    if len(conditions) > len(table.primary_key):  # a version may satisfy what is said of the key, and not the rest
+        wanted = replace(wanted, key=None)
+    expect(view, wanted)  # Postgres looks for versions while we read
     scan = lake_rows(view, source, table, found.read, conditions)
-    rows = few(view, source, table, scan, found.columns, conditions, keys)
+    versions = few(view, scan, wanted)
+    if versions is None:
+        return None
+    kind = FixedRows
+    if versions and versions[0].number != _OF_LAKE:
+        kind = VersionRows
+    elif scan.files:
+        kind = PointRows
+    return kind(found.fields, [version.values for version in versions])
+
+
+def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
+    """Versions of these rows will be asked for, and other questions: Postgres can look meanwhile."""
+    columns = None if wanted.key is None else wanted.columns
+    view.expect(wanted.source, wanted.table, wanted.key or wanted.keys, more, columns=columns)
+
+
+def few(view: View, scan: Scan, wanted: Sought) -> list[Version] | None:
+    """The rows, or more than those; `scan` is what the lake has. None: ask DuckDB."""
+    if removed(wanted.source, wanted.table):
+        return []
+    rows = _of_file(scan, wanted) if scan.files else []
+    if wanted.key is not None:
+        newest = view.newest(wanted.source, wanted.table, wanted.key, wanted.columns)
+        if newest is not None:
+            return [] if newest.removed else [newest]
+    elif rows is not None and view.delta(wanted.source, wanted.table, wanted.keys) is not None:
+        return None
     if rows is None:
         return None
-    return PointRows(found.fields, rows) if scan.files else FixedRows(found.fields)
-
-
-def few(
-    view: View,
-    source: Source,
-    table: ColdTable,
-    scan: Scan,
-    columns: Sequence[ColdColumn],
-    conditions: Iterable[Condition],
-    keys: tuple[str, ...],
-) -> list[point.Row] | None:
-    """Columns of those rows of one file that satisfy what the conditions say of equality, in text; None: ask DuckDB."""
-    rows: list[point.Row] | None = []
-    if scan.files:
-        if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, columns)):
-            return None
-        rows = point.rows(scan.files[0].path, _equal(conditions), [c.field_id or 0 for c in columns], FEW_ROWS)
-    if rows is None or view.delta(source, table, keys) is not None:
-        return None
     count_files(view, scan)
-    return rows
+    return [Version(_OF_LAKE, values) for values in rows]
+
+
+def _of_file(scan: Scan, wanted: Sought) -> list[point.Row] | None:
+    if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, wanted.columns)):
+        return None
+    numbers = [column.field_id or 0 for column in wanted.columns]
+    return point.rows(scan.files[0].path, _equal(wanted.conditions), numbers, FEW_ROWS)
+
+
+def _key(table: ColdTable, columns: Sequence[ColdColumn], equal: Mapping[int, int]) -> tuple[str, ...] | None:
+    if not all(map(_plain, columns)) or not table.primary_key:
+        return None
+    try:
+        return tuple(_is(column, equal[column.field_id or 0]) for column in table.primary_key)
+    except (KeyError, OverflowError):
+        return None
+
+
+def _is(column: ColdColumn, value: int) -> str:
+    """A condition as Postgres reads it."""
+    match column.storage.iceberg:
+        case "date":
+            literal = f"date '1970-01-01' + {value}"
+        case "timestamp":
+            literal = f"timestamp '{point.moment(value)}'"
+        case "timestamptz":
+            literal = f"timestamptz '{point.moment(value)}+00'"
+        case _:
+            literal = str(value)
+    return f"({lexer.identifier(column.name)} = {literal})"
 
 
 def _equal(conditions: Iterable[Condition]) -> dict[int, int]:

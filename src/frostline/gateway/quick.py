@@ -94,7 +94,7 @@ def _question(bench: Bench, statement: Modify, found: Load, parameters: Paramete
     places = [f"c{at}" for at in range(len(columns))]
     old = ", ".join(_typed(column, f"v.{place}") for place, column in zip(places, columns, strict=True))
     given = {name: _spliced(statement.text, span, inserted) for name, *span in statement.assignments}
-    new = ", ".join(_typed(c, given[c.name]) if c.name in given else _name(c) for c in columns)
+    new = ", ".join(_typed(c, given[c.name]) if c.name in given else lexer.identifier(c.name) for c in columns)
     start, end = statement.where or (0, 0)
     where = _spliced(statement.text, (start, min(end, statement.end)), inserted)
     return (
@@ -112,7 +112,7 @@ def _allowed(statement: Modify, columns: Sequence[ColdColumn], constraints: Sequ
         yield from (f"(({constraint}) IS NOT FALSE)" for constraint in constraints)
         for column in columns:
             if column.storage.cannot_hold is not None:
-                yield f"(({column.storage.cannot_hold.replace('{c}', _name(column))}) IS NOT TRUE)"
+                yield f"(({column.storage.cannot_hold.replace('{c}', lexer.identifier(column.name))}) IS NOT TRUE)"
 
 
 def _spliced(text: str, span: Sequence[int], changes: Sequence[tuple[int, int, str]]) -> str:
@@ -123,16 +123,12 @@ def _spliced(text: str, span: Sequence[int], changes: Sequence[tuple[int, int, s
 
 def _typed(column: ColdColumn, value: str) -> str:
     collated = "" if column.collation is None else f" COLLATE {Identifier(*column.collation).as_string(None)}"
-    return f"CAST({value} AS {column.type}){collated} AS {_name(column)}"
+    return f"CAST({value} AS {column.type}){collated} AS {lexer.identifier(column.name)}"
 
 
 def _kept(column: ColdColumn) -> str:
     """A value as the delta has it: a char(n) without its blanks, a real with all its digits."""
-    return f"CAST({_name(column)} AS {delta_type(column.base_type)})"
-
-
-def _name(column: ColdColumn) -> str:
-    return '"' + column.name.replace('"', '""') + '"'
+    return f"CAST({lexer.identifier(column.name)} AS {delta_type(column.base_type)})"
 
 
 def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresult, write: Write) -> Made:

@@ -33,7 +33,7 @@ class Rows(ABC):
     """A result set: DataRow messages on demand."""
 
     fields: Sequence[Field]
-    path = "known"  # who answers: known without reading, duckdb, postgres
+    path = "known"  # who answers: known without reading, file, delta, duckdb, postgres
 
     @abstractmethod
     def take(self, wanted: int | None) -> Iterator[Piece]:

@@ -13,6 +13,7 @@ from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import pruning
 from frostline.gateway.constants import range_condition
+from frostline.gateway.lexer import identifier
 from frostline.gateway.names import Source
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
@@ -66,7 +67,7 @@ def cold_rows(
 
     `keys` are conditions on the primary key, by which versions of the delta are found.
     """
-    delta = None if _removed(source, table) else view.delta(source, table, keys)
+    delta = None if removed(source, table) else view.delta(source, table, keys)
     read = columns if delta is None else {*columns, *table.primary_key}
     lake = lake_rows(view, source, table, read, conditions)
     count_files(view, lake)
@@ -90,7 +91,7 @@ def count_files(view: View, found: Scan) -> None:
         view.metrics.add("file_bytes_total", sum(file.size for file in found.files))
 
 
-def _removed(source: Source, table: ColdTable) -> bool:
+def removed(source: Source, table: ColdTable) -> bool:
     """Whether rows as old as these are not kept any more."""
     return table.retained is not None and source.range.below(table.retained)
 
@@ -105,7 +106,7 @@ def lake_rows(
 ) -> Scan:
     """The same without the delta: what the lake has."""
     columns = _in_order(frozenset(wanted), (table.key,))  # never an empty list, and the key is read anyway
-    if _removed(source, table):
+    if removed(source, table):
         return _nothing(columns, 0)
     _refuse_unreadable(table, columns)
     if table.snapshot_id is None or table.metadata_location is None:
@@ -157,7 +158,7 @@ def _reading(
         read_as = {c: _cast(field, c) for c, field in fields.items()}
         read_as[table.key] = _key(snapshot, places, table.key, fields[table.key])
         outputs = [f"{value} AS {column_name(c.number)}" for c, value in read_as.items()]
-        outputs += [f"{_quoted(marker.name)} AS {_MARKER}"] if marker is not None else []
+        outputs += [f"{identifier(marker.name)} AS {_MARKER}"] if marker is not None else []
         within = range_condition(table.key, source.range, read_as[table.key])
         scanned = iceberg_scan(str(table.metadata_location), int(table.snapshot_id or 0))
         merged = f"SELECT {', '.join(outputs)} FROM {scanned} WHERE {within}"
@@ -190,7 +191,7 @@ def _read_as(field: NestedField, column: ColdColumn) -> NestedField:
 
 def _cast(field: NestedField, column: ColdColumn) -> str:
     wanted = iceberg_type(column.storage.iceberg)
-    name = _quoted(field.name)
+    name = identifier(field.name)
     return name if wanted == field.field_type else f"CAST({name} AS {duckdb_type(wanted)})"
 
 
@@ -203,7 +204,7 @@ def _key(snapshot: files.Snapshot, places: Sequence[int], key: ColdColumn, field
     lowest = [None] if known is None else [known.lower[at] for at in places]
     if not key.typname.startswith("timestamp") or all(isinstance(lower, int) and lower >= 0 for lower in lowest):
         return _cast(field, key)
-    return key.storage.load.replace("{c}", f"epoch_us({_quoted(field.name)})")
+    return key.storage.load.replace("{c}", f"epoch_us({identifier(field.name)})")
 
 
 def _value(column: ColdColumn, fields: Collection[ColdColumn], marker: NestedField | None) -> str:
@@ -286,7 +287,3 @@ def unreadable(table: ColdTable, column: ColdColumn) -> QueryError:
         hint=hint,
         sqlstate="0A000",
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

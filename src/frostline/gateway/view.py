@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import duckdb
@@ -31,6 +31,7 @@ from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.follower import Follower
+from frostline.gateway.lexer import identifier
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
@@ -58,6 +59,15 @@ class TempTable:
     name: str
     columns: frozenset[ColdColumn]
     conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A row as it is since it was written, its values in text, or that it was removed."""
+
+    number: str
+    values: list[str | None]
+    removed: bool = False
 
 
 @dataclass(frozen=True)
@@ -317,6 +327,19 @@ class View:
             self._deltas[source, keys] = self._versions(source, table, keys) if self.has_versions(table) else None
         return self._deltas[source, keys]
 
+    def newest(
+        self, source: Source, table: ColdTable, key: tuple[str, ...], columns: Sequence[ColdColumn]
+    ) -> Version | None:
+        """The newest version of the row that has this whole primary key; None: there is none, the lake knows."""
+        if source.lake_only or not self.has_versions(table):
+            return None
+        found = self.backing.answer(self._newest_of(source, table, key, columns))
+        if not found.ntuples:
+            return None
+        *values, operation, number = (found.get_value(0, at) for at in range(found.nfields))
+        texts = [None if value is None else value.decode() for value in values]
+        return Version((number or b"").decode(), texts, removed=operation == b"T")
+
     def delta_rows(self, source: Source, table: ColdTable) -> int:
         """How many versions the delta has in the range."""
         return self._counted(table, in_range(source, table))[0]
@@ -504,19 +527,41 @@ class View:
             row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
         return bool(row and row[0])
 
-    def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...], more: Sequence[str] = ()) -> None:
-        """The versions of these keys will be asked for, and other questions: Postgres can look meanwhile."""
-        known = source.lake_only or (source, ()) in self._deltas or (source, keys) in self._deltas
+    def expect(
+        self,
+        source: Source,
+        table: ColdTable,
+        keys: tuple[str, ...],
+        more: Sequence[str] = (),
+        *,
+        columns: Sequence[ColdColumn] | None = None,
+    ) -> None:
+        """The versions of these keys will be asked for, and other questions: Postgres can look meanwhile.
+
+        With columns they are a whole key, and its newest version will be.
+        """
+        known = source.lake_only or (columns is None and not {(source, ()), (source, keys)}.isdisjoint(self._deltas))
         if keys and not known and not self.written_of(table.id).batches and self.has_versions(table):
-            more = [*more, self._exists(source, table, keys)]
+            question = self._exists if columns is None else partial(self._newest_of, columns=columns)
+            more = [*more, question(source, table, keys)]
         if more:
             self.backing.ahead(more)
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
         """The question whether there are versions."""
+        return f"SELECT EXISTS (SELECT FROM {self._all_versions(table)} v WHERE {_within(source, table, keys)})"
+
+    def _newest_of(self, source: Source, table: ColdTable, keys: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
+        """The question for a key's newest version, with values as the table has them."""
+        values = ", ".join(f"v.{identifier(column.name)}::{column.base_type}" for column in columns)
+        within = _within(source, table, keys)
+        return (
+            f"SELECT {values}, _op, _seq FROM {self._all_versions(table)} v WHERE {within} ORDER BY _seq DESC LIMIT 1"
+        )
+
+    def _all_versions(self, table: ColdTable) -> str:
         plain = table.followed and not self.written_of(table.id).batches
-        versions = _quoted(table.delta) if plain else self.version_rows(table).as_string(None)
-        return f"SELECT EXISTS (SELECT FROM {versions} v WHERE {_within(source, table, keys)})"
+        return _quoted(table.delta) if plain else self.version_rows(table).as_string(None)
 
     def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)

@@ -217,7 +217,8 @@ def _uuid(value: bytes) -> str:
     return str(uuid.UUID(bytes=value))
 
 
-def _moment(micros: int) -> str:
+def moment(micros: int) -> str:
+    """Microseconds since 1970 as Postgres reads them; or OverflowError."""
     value = _EPOCH + timedelta(microseconds=micros)
     return value.isoformat(" ").rstrip("0") if value.microsecond else value.isoformat(" ")
 
@@ -238,8 +239,8 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Text], ...] = (
     # Of a real: as a double it is the same, and no other real is nearer.
     (lambda type_: pa.types.is_float32(type_) or pa.types.is_float64(type_), repr),
     (pa.types.is_date32, str),
-    (partial(_moments, None), _moment),
-    (partial(_moments, "UTC"), lambda micros: f"{_moment(micros)}+00"),
+    (partial(_moments, None), moment),
+    (partial(_moments, "UTC"), lambda micros: f"{moment(micros)}+00"),
     (pa.types.is_decimal128, lambda value: format(value, "f")),
     (pa.types.is_binary, lambda value: f"\\x{value.hex()}"),
     (_uuids, _uuid),

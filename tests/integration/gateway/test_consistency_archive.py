@@ -271,12 +271,62 @@ def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: Wo
     assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
     assert set(look_up("id = 1000")[1]) == {"file", "known"}
     assert look_up(at(1000))[0] == [(1000, 1000)]
-    for change, rows in (("UPDATE public.events SET v = -1", [(-1, 700)]), ("DELETE FROM public.events", [])):
+    changes = (("UPDATE public.events SET v = -1", [(-1, 700)], "delta"), ("DELETE FROM public.events", [], "file"))
+    for change, rows, path in changes:
         with connection.transaction(force_rollback=True):
             assert connection.execute(f"{change} WHERE {moment(700)}").rowcount == 1
-            assert look_up(moment(700)) == (rows, ["duckdb"])
+            assert look_up(moment(700)) == (rows, [path])
+            assert look_up(f"{moment(700)} AND v = 700") == ([], ["duckdb"])
             assert look_up(moment(702)) == ([(702, 702)], ["file"])
         assert look_up(moment(700)) == ([(700, 700)], ["file"])
     connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {moment(700)}")
-    assert look_up(moment(700)) == ([(701, 700)], ["duckdb"])
+    assert look_up(moment(700)) == ([(701, 700)], ["delta"])
     assert look_up(moment(703)) == ([(703, 703)], ["file"])
+    connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {moment(700)} AND v = 700")
+    assert look_up(moment(700)) == ([(701, 700)], ["delta"])
+    connection.execute(f"DELETE FROM public.events WHERE {moment(700)} AND v = 701")
+    assert look_up(moment(700)) == ([], ["file"])
+
+
+KEYED = """
+CREATE TABLE public.keyed ("D ay" date, "I""d" int, at timestamp, big bigint, c char(4), n numeric(6, 2), w interval,
+    PRIMARY KEY ("D ay", "I""d", at, big)) PARTITION BY RANGE ("D ay");
+CREATE TABLE public.keyed_old PARTITION OF public.keyed FOR VALUES FROM ('0100-01-01 BC') TO ('2020-01-01');
+CREATE TABLE public.keyed_now PARTITION OF public.keyed FOR VALUES FROM ('2020-01-01') TO (MAXVALUE);
+INSERT INTO public.keyed SELECT d, i, t, b, 'x', 1.5, '1 month 2 days'
+FROM unnest('{0044-03-15 BC, 1969-12-31, 2019-12-31}'::date[]) d, unnest('{-2147483648, 7}'::int[]) i,
+    unnest('{0044-03-15 01:02:03.000004 BC, 1969-12-31 23:59:59.999999, 2019-12-31}'::timestamp[]) t,
+    unnest('{-9223372036854775808, 5}'::bigint[]) b;
+CREATE TABLE public.plain AS SELECT * FROM public.keyed;
+"""
+
+
+def test_changed_rows_are_found_by_keys_of_every_whole_type(any_world: World) -> None:
+    world = any_world
+    world.run(KEYED)
+    world.register("public.keyed")
+    world.archive("public.keyed")
+    connection = world.connect()
+    texts = connection.execute('SELECT "D ay"::text, "I""d"::text, at::text, big::text FROM public.plain').fetchall()
+    names = ('"D ay"', '"I""d"', "at", "big")
+    wheres = [" AND ".join(f"{n} = '{v}'" for n, v in zip(names, row, strict=True)) for row in texts]
+    assert len(wheres) == 36
+
+    for turn in range(2):
+        for number, where in enumerate(wheres):
+            update = f"UPDATE {{}} SET n = n * 2, w = w * 2, c = 't{turn}'"
+            changed, wanted = (
+                connection.execute(f"{statement.format(table)} WHERE {where}").rowcount
+                for statement in ["DELETE FROM {}" if number % 6 == turn else update]
+                for table in ("public.keyed", "public.plain")
+            )
+            assert changed == wanted == (0 if turn and number % 6 == 0 else 1)
+            found, expected = (
+                connection.execute(f"SELECT x::text FROM {table} x WHERE {where}").fetchall()
+                for table in ("public.keyed", "public.plain")
+            )
+            assert found == expected
+    assert connection.execute(
+        "SELECT count(*) FROM ((TABLE public.keyed EXCEPT TABLE public.plain)"
+        " UNION ALL (TABLE public.plain EXCEPT TABLE public.keyed)) d"
+    ).fetchone() == (0,)
