@@ -22,7 +22,8 @@ from frostline.report import Silent
 from frostline.tiering import clean, cycle, unregister
 from frostline.tiering import verify as verification
 from frostline.tiering.assess.run import assess
-from frostline.tiering.doctor import PROBLEM, examine
+from frostline.tiering.checks import PROBLEM
+from frostline.tiering.doctor import examine
 from frostline.tiering.locks import Wanted, only_writer
 from frostline.tiering.partition.plan import Choice
 from frostline.tiering.partition.run import partition

@@ -17,7 +17,15 @@ def quote(value: str) -> str:
 
 def load(engine: duckdb.DuckDBPyConnection, name: str) -> None:
     """Load an extension; nothing is ever downloaded."""
-    engine.execute(f"LOAD {quote(str(_extension(name)))}")
+    try:
+        engine.execute(f"LOAD {quote(str(_extension(name)))}")
+    except duckdb.Error as error:
+        raise LakeError(
+            f"the DuckDB extension {name} cannot be loaded",
+            detail=str(error).splitlines()[0],
+            hint="install it once more, for this machine: pip install --force-reinstall"
+            f" duckdb-extension-{name}=={duckdb.__version__}",
+        ) from error
 
 
 def _extension(name: str) -> Path:

@@ -7,13 +7,13 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from frostline.config import Settings
-from frostline.errors import FrostlineError
 from frostline.local import artifacts
 from frostline.local.java import require_java
-from frostline.tiering.doctor import OK, PROBLEM, WARNING, Check, Checks, examine, guarded
+from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded
 
 _AREA = "this machine"
 _EXTENSIONS = ("avro", "httpfs", "iceberg")
+_REINSTALL = "pip install --force-reinstall frostline, with the Python and on the machine it is to run on"
 _SPARK = "4.1"  # what the Iceberg runtime is made for
 
 
@@ -22,6 +22,12 @@ def diagnose(settings: Settings) -> Checks:
     yield from guarded(_AREA, "Java", _java)
     yield from guarded(_AREA, "Spark", _spark)
     yield from guarded(_AREA, "jars", lambda: _jars(settings))
+    try:
+        from frostline.tiering.doctor import examine
+    except ImportError as error:
+        # The rest is made with it, and cannot be looked at.
+        yield Check(_AREA, "packages", PROBLEM, f"what Frostline is made with cannot be loaded: {error}", _REINSTALL)
+        return
     yield from guarded(_AREA, "DuckDB", _duckdb)
     yield from examine(settings)
 
@@ -57,11 +63,7 @@ def _duckdb() -> Checks:
         remedy = f"pip install {' '.join(f'duckdb-extension-{name}=={own}' for name in wrong)}"
         yield Check(_AREA, "DuckDB", PROBLEM, f"DuckDB {own} cannot load extensions of others: {listed}", remedy)
         return
-    try:
-        _load()
-    except FrostlineError as error:
-        yield Check(_AREA, "DuckDB", PROBLEM, error.message, error.hint or "")
-        return
+    _load()
     yield Check(_AREA, "DuckDB", OK, f"{own}, with {', '.join(_EXTENSIONS)}")
 
 

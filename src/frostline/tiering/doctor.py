@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier
@@ -18,42 +16,14 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import collect
 from frostline.errors import FrostlineError
+from frostline.model.bounds import Range, parse_bound
 from frostline.tiering import clean, constraints, ddl, partitions, writing
+from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded, line
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _NEWEST = 18
 _CROWDED = 0.8  # of all connections
 _OUTDATED = "what stores cold rows was made by another Frostline, or before row-level security was enabled"
 _OTHER_POSTGRES = "what stores cold rows was made for another version of Postgres: sessions ask the gateway in vain"
-
-
-@dataclass(frozen=True)
-class Check:
-    area: str
-    name: str
-    verdict: str
-    found: str
-    remedy: str = ""
-
-
-Checks = Iterator[Check]
-
-
-def guarded(area: str, name: str, look: Callable[[], Checks]) -> Checks:
-    """A check that cannot be made is a problem of its own; the others go on."""
-    try:
-        yield from look()
-    except FrostlineError as error:
-        yield Check(area, name, PROBLEM, _line(error.message, error.detail), _line(error.hint))
-    except psycopg.Error as error:
-        said = error.diag
-        yield Check(area, name, PROBLEM, _line(said.message_primary or str(error)), _line(said.message_hint))
-    except OSError as error:
-        yield Check(area, name, PROBLEM, _line(str(error)))
-
-
-def _line(*parts: str | None) -> str:
-    return "; ".join(" ".join(part.split()) for part in parts if part)
 
 
 def examine(settings: Settings) -> Checks:
@@ -61,7 +31,7 @@ def examine(settings: Settings) -> Checks:
     try:
         connection = connect(settings.dsn.get_secret_value(), application="frostline doctor")
     except FrostlineError as error:
-        yield Check("Postgres", "connection", PROBLEM, _line(error.message), _line(error.hint))
+        yield Check("Postgres", "connection", PROBLEM, line(error.message), line(error.hint))
         yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
         return
     with connection:
@@ -230,7 +200,7 @@ def _gateway(connection: Connection) -> Checks:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             connection.execute("SELECT frostline.pin()")
     except psycopg.Error as error:
-        said = _line(error.diag.message_primary or str(error), error.diag.message_detail)
+        said = line(error.diag.message_primary or str(error), error.diag.message_detail)
         remedy = (
             "start it: `frostline up`"
             if count == 0
@@ -301,7 +271,7 @@ def _partitionings(connection: Connection) -> Checks:
         yield Check("registry", "work under way", WARNING, found, remedy)
     for name, step, failures, _, error in connection.execute("SELECT * FROM frostline.failing").fetchall():
         found = f"{step} of {name} has failed {failures} times: {error}"
-        yield Check("registry", "failing steps", WARNING, _line(found), "see docs/operations.md for the error")
+        yield Check("registry", "failing steps", WARNING, line(found), "see docs/operations.md for the error")
 
 
 def _dropped(connection: Connection) -> Checks:
@@ -424,16 +394,33 @@ def _cold(connection: Connection, managed: Managed) -> Checks:
     if found is None:
         yield Check(str(managed.table), "cold rows", OK, "nothing was archived yet")
         return
+    schema, name, lower, upper, rows = found
+    at = f"{schema}.{name}"
     try:
-        row = connection.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(Identifier(*found))).fetchone()
+        row = connection.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(Identifier(schema, name))).fetchone()
     except psycopg.Error as error:
-        said = _line(error.diag.message_primary or str(error), error.diag.message_detail)
-        at = ".".join(found)
+        said = line(error.diag.message_primary or str(error), error.diag.message_detail)
         yield Check(str(managed.table), "cold rows", PROBLEM, f"{at}: {said}", "see gateway and lake above")
         return
-    verdict = OK if row is not None else PROBLEM
-    text = "can be read" if row else f"{'.'.join(found)} is empty, and the registry knows of rows"
-    yield Check(str(managed.table), "cold rows", verdict, text, "" if row else f"frostline verify {managed.table}")
+    if row is not None:
+        yield Check(str(managed.table), "cold rows", OK, "can be read")
+    elif _deleted(connection, managed, Range(parse_bound(lower), parse_bound(upper))) >= rows:
+        yield Check(str(managed.table), "cold rows", OK, f"all of {at} were deleted, and are folded in their turn")
+    else:
+        text = f"{at} is empty, and the registry knows of rows"
+        yield Check(str(managed.table), "cold rows", PROBLEM, text, f"frostline verify {managed.table}")
+
+
+def _deleted(connection: Connection, managed: Managed, range_: Range) -> int:
+    """Rows of a period that the lake still has, and nobody else."""
+    query = SQL("SELECT count(DISTINCT ({})) FROM {} WHERE _op = 'T' AND {}").format(
+        SQL(", ").join(map(Identifier, managed.table.primary_key)),
+        Identifier(*managed.delta),
+        ddl.within(managed.table, range_),
+    )
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _leftovers(connection: Connection, settings: Settings, managed: Managed) -> Checks:

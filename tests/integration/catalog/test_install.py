@@ -15,7 +15,8 @@ from frostline.catalog import install
 from frostline.catalog.database import connect
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError
-from frostline.tiering.doctor import WARNING, examine
+from frostline.tiering.checks import WARNING
+from frostline.tiering.doctor import examine
 
 
 def query(dsn: str, sql: str) -> list[tuple[Any, ...]]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
-from fix_commands import Run
+from fix_commands import Run, command, environment
 from fix_faults import at
 from fix_tiering import World
 from frostline.catalog import registry
@@ -26,16 +30,19 @@ from frostline.config import Settings
 from frostline.delta import collect, follow
 from frostline.errors import RefusedError
 from frostline.faults import InjectedFault
+from frostline.lake import catalog as lake
 from frostline.local import artifacts, doctor
 from frostline.report import Silent
-from frostline.tiering import clean, writing
+from frostline.tiering import clean, verify, writing
 from frostline.tiering import doctor as tiering
 from frostline.tiering.archive.run import Warm, periods
-from frostline.tiering.doctor import OK, PROBLEM, WARNING, Check, Checks, examine
+from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks
+from frostline.tiering.doctor import examine
 from frostline.tiering.locks import Wanted
 from frostline.tiering.partition import run
 from frostline.tiering.partition.plan import Choice
 from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import Returned, untier
 
 EVENTS = """
 CREATE TABLE public.events (id int, ts timestamptz NOT NULL, v text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -145,11 +152,17 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
     assert (pins.verdict, pins.found[:4], "`frostline up`" in pins.remedy) == (WARNING, "1 of", True)
     repaired_as_told(world, "SELECT 1", ("gateway", "from Postgres"), PROBLEM, "could not connect")
 
+    _worse(world, server)
+    world.run(f"DROP ROLE {other}")
+
+
+def _worse(world: World, server: str) -> None:
     _functions_of_others(world)
+    _empty_in_the_lake(world)
     _partitions_by_hand(world)
     _undone_by_hand(world, server)
     _several_at_once(world, server)
-    world.run(f"DROP ROLE {other}")
+    _nothing_to_restore(world, server)
 
 
 def _functions_of_others(world: World) -> None:
@@ -173,9 +186,9 @@ def _several_at_once(world: World, server: str) -> None:
         "SELECT pg_stat_force_next_flush()"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiering, "_NEWEST", 17)
-        patch.setattr(tiering, "_CROWDED", 0.0)
-        checks = list(examine(world.settings))
+        patch.setattr(tiering, "_NEWEST", 17)  # there is no 19 yet
+        with crowded(world):
+            checks = list(examine(world.settings))
     for area, name, verdict, words, remedy in (
         ("Postgres", "version", WARNING, "Postgres 18", "upgrade Frostline"),
         ("Postgres", "connections", WARNING, "connections are in use", "raise max_connections"),
@@ -188,11 +201,66 @@ def _several_at_once(world: World, server: str) -> None:
     ):
         of_it = [check for check in checks if (check.area, check.name, check.verdict) == (area, name, verdict)]
         assert any(words in check.found and remedy in check.remedy for check in of_it), (words, of_it)
+
+
+@contextmanager
+def crowded(world: World) -> Iterator[None]:
+    """Clients until there is hardly room for more."""
+    [(used, most)] = world.run(
+        "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend'"
+    )
+    with ExitStack() as clients:
+        for _ in range(most * 17 // 20 - used):
+            clients.enter_context(psycopg.connect(world.dsn))
+        yield
+
+
+def _empty_in_the_lake(world: World) -> None:
+    """Rows that nobody has deleted are gone; or somebody has, and no fold was made yet."""
+    key, every = ("public.events", "cold rows"), "SELECT * FROM public.events ORDER BY ts, id"
+    before = world.run(every)
+    with connect(world.dsn) as connection:
+        managed = registry.get(connection, "public.events")
+    table = lake.load(world.settings, managed)
+    table.delete()
+    shown = "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s"
+    world.run(shown, table.metadata.current_snapshot_id, table.metadata_location)
+    check = found(world.settings)[key]
+    assert (check.verdict, check.found) == (PROBLEM, "public.events_01 is empty, and the registry knows of rows")
+    assert check.remedy == "frostline verify public.events"
+    [finding] = [one for one in verify.verify(world.settings, "public.events", None, Silent()) if one.state != "good"]
+    assert "500" in str(finding.problems)
+    world.run(shown, managed.snapshot_id, managed.metadata_location)
+    assert {one.state for one in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
+
+    world.run("CREATE TABLE public.aside AS SELECT * FROM public.events WHERE ts < '2024-02-01'")
+    world.run("DELETE FROM public.events WHERE ts < '2024-02-01'")
+    check = found(world.settings)[key]
+    assert (check.verdict, check.found[:36]) == (OK, "all of public.events_01 were deleted")
+    world.run("INSERT INTO public.events TABLE public.aside; DROP TABLE public.aside")
+    assert (world.run(every), wrong(world.settings)) == (before, [])
+
+
+def _nothing_to_restore(world: World, server: str) -> None:
+    """One thing after the other is dropped by hand, until Frostline begins anew."""
+    world.run(f"DROP SERVER {server} CASCADE")
+    check = found(world.settings)["gateway", "foreign server"]
+    assert (check.verdict, check.found) == (PROBLEM, "the gateway's foreign server is gone")
+    assert "restore the database; without cold rows: frostline uninstall, init" in check.remedy
+    world.run("DROP TABLE public.events_hot")
+    check = found(world.settings)["registry", "dropped tables"]
+    assert (check.verdict, check.remedy) == (PROBLEM, "restore the database: docs/backup.md")
+    assert "the partition of public.events that hot rows were in was dropped" in check.found
     world.run("DROP TABLE public.events CASCADE")
     check = found(world.settings)["registry", "dropped tables"]
     assert (check.verdict, "its old rows are still in" in check.found) == (WARNING, True)
     world.run(check.remedy)
-    assert uninstall(world.dsn, dry_run=True)
+    assert uninstall(world.dsn)
+    assert install(world.dsn)
+    world.restart_gateway()
+    world.gateway._presence.renew()
+    assert wrong(world.settings) == []
     world.run("DELETE FROM frostline.migrations WHERE number = (SELECT max(number) FROM frostline.migrations)")
     check = found(world.settings)["registry", "version"]
     assert (check.verdict, check.remedy, "the registry is old" in check.found) == (PROBLEM, "frostline init", True)
@@ -203,12 +271,23 @@ def archived(world: World, before: str) -> list[str]:
         return [one.leaf.name for one in periods(world.settings, "public.events", Silent(), warm, before)]
 
 
+def brought_back(world: World, period: str) -> list[Returned]:
+    with Warm(world.spark_here) as warm:
+        return untier(world.settings, "public.events", period, Silent(), warm)
+
+
 def _partitions_by_hand(world: World) -> None:
     """Nothing is taken back, removed or moved past what a person has done, until he says what is meant."""
     count, key = "SELECT count(*) FROM public.events", ("public.events", "partitions")
     world.run("ALTER TABLE public.events DETACH PARTITION public.events_01")
-    with pytest.raises(RefusedError, match=r"events_01 was detached from public\.events"):
-        unregister(world.settings, "public.events", Silent(), keep_lake=False)
+    leaving: list[Callable[[], object]] = [
+        lambda: brought_back(world, "2024-01-05"),
+        lambda: unregister(world.settings, "public.events", Silent(), keep_lake=False),
+    ]
+    for work in leaving:
+        with pytest.raises(RefusedError, match=r"events_01 was detached from public\.events") as error:
+            work()
+        assert "it belongs there: ALTER TABLE" in (error.value.hint or "")
     assert world.run(f"{count} UNION ALL SELECT count(*) FROM public.events_01") == [(1,), (500,)]
     repaired_as_told(world, "SELECT 1", key, WARNING, "events_01 was detached")
     dropped = "the cold period from 2024-01-01 00:00:00+00 to 2024-02-01 00:00:00+00 was dropped"
@@ -225,10 +304,7 @@ def _partitions_by_hand(world: World) -> None:
         "CREATE TABLE public.far_0 PARTITION OF public.far FOR VALUES WITH (MODULUS 1, REMAINDER 0);"
         "INSERT INTO public.events VALUES (2, '2100-05-05', 'far')"
     )
-    for work in (
-        lambda: archived(world, "2024-03-01"),
-        lambda: unregister(world.settings, "public.events", Silent(), keep_lake=False),
-    ):
+    for work in (lambda: archived(world, "2024-03-01"), *leaving):
         with pytest.raises(RefusedError, match=r"the hot partition public\.far, which is partitioned again"):
             work()
     assert world.run(count) == [(502,)]
@@ -334,12 +410,40 @@ def test_a_machine_without_java_jars_or_postgres(
     assert checks["this machine", "Spark"].remedy.startswith("pip install 'pyspark==4.1.*'")
     assert checks["Postgres", "connection"].verdict == PROBLEM
 
+    monkeypatch.undo()
+    _engine_of_another_machine(bare, tmp_path / "packages", monkeypatch)
+
     done = frostline("--dsn", database, "doctor", "--json")
     assert done.returncode == 1
     checks_ = {(one["area"], one["name"]): one for one in json.loads(done.stdout)["checks"]}
     assert checks_["Postgres", "extension"]["remedy"] == "CREATE EXTENSION postgres_fdw"
     assert checks_["registry", "version"]["remedy"] == "frostline init"
     assert "Traceback" not in done.stderr
+
+
+def _engine_of_another_machine(bare: Settings, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the right version, as the package manager sees it, and not to be loaded."""
+    file = directory / "duckdb_extension_avro" / "extensions" / f"v{duckdb.__version__}" / "avro.duckdb_extension"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"of another machine")
+    (directory / "duckdb_extension_avro" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(directory)
+    monkeypatch.delitem(sys.modules, "duckdb_extension_avro", raising=False)
+    check = found(bare, doctor.diagnose)["this machine", "DuckDB"]
+    assert (check.verdict, check.found[:45]) == (PROBLEM, "the DuckDB extension avro cannot be loaded; I")
+    assert f"pip install --force-reinstall duckdb-extension-avro=={duckdb.__version__}" in check.remedy
+    (directory / "duckdb").mkdir()
+    (directory / "duckdb" / "__init__.py").write_text("raise ImportError('libstdc++.so.6 is too old')")
+    done = subprocess.run(
+        command("--dsn", bare.dsn.get_secret_value(), "doctor", "--json"),
+        env=environment({"PYTHONPATH": os.pathsep.join((str(directory), os.environ.get("PYTHONPATH", "")))}),
+        capture_output=True,
+        check=False,
+    )
+    [check_] = [one for one in json.loads(done.stdout)["checks"] if one["name"] == "packages"]
+    assert (done.returncode, check_["verdict"], "libstdc++.so.6 is too old" in check_["found"]) == (1, PROBLEM, True)
+    assert check_["remedy"].startswith("pip install --force-reinstall frostline")
+    monkeypatch.undo()
 
 
 def _mismatch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from frostline.errors import RefusedError
 from frostline.report import Silent
 from frostline.tiering import cycle
 from frostline.tiering.archive.run import Warm, periods
+from frostline.tiering.checks import Check
 from frostline.tiering.cycle import Outcome, Round
-from frostline.tiering.doctor import Check, examine
+from frostline.tiering.doctor import examine
 from frostline.tiering.unregister import unregister
 
 TABLE = """

@@ -21,7 +21,7 @@ from frostline.gateway.server import Gateway
 from frostline.local import user
 from frostline.local.ports import free_port
 from frostline.report import Silent
-from frostline.tiering import adopt, doctor, verify, writing
+from frostline.tiering import adopt, checks, doctor, verify, writing
 from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.fold.run import fold
 from integration.tiering.test_archive import SIMPLE
@@ -96,7 +96,7 @@ def _goes_on(world: World, before: list[tuple[Any, ...]]) -> None:
     world.gateway.start()
     try:
         assert world.run(ROWS) == before
-        assert doctor.PROBLEM not in {check.verdict for check in doctor.examine(world.settings)}
+        assert checks.PROBLEM not in {check.verdict for check in doctor.examine(world.settings)}
         world.run("UPDATE public.events SET v = v + 1 WHERE id IN (3, 4, 1998)")
         after = world.run(ROWS)
         assert after == [(i, ts, v + (i in (3, 4, 1998))) for i, ts, v in before]

@@ -29,6 +29,7 @@ from frostline.local.ports import free_port
 from frostline.report import Report, Silent
 from frostline.tiering import adopt, clean, doctor, verify
 from frostline.tiering.archive.run import Warm, periods
+from frostline.tiering.checks import PROBLEM, WARNING
 from frostline.tiering.fold.run import fold
 from frostline.tiering.untier.run import untier
 from frostline.tiering.worker import run as worker
@@ -409,7 +410,7 @@ def _only_read(standby: World) -> None:
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         standby.run("UPDATE public.events SET v = 0 WHERE id = 1")
     checks = list(doctor.examine(standby.settings))
-    assert doctor.PROBLEM not in {check.verdict for check in checks}
+    assert PROBLEM not in {check.verdict for check in checks}
     assert [check.found[:10] for check in checks if check.name == "standby"] == ["a standby,"]
 
 
@@ -422,7 +423,7 @@ def _late(primary: World, standby: World) -> None:
 
     def told() -> bool:
         found = [check for check in doctor.examine(settings) if check.name == "standby"]
-        return [(one.verdict, "backup_window" in one.remedy) for one in found] == [(doctor.WARNING, True)]
+        return [(one.verdict, "backup_window" in one.remedy) for one in found] == [(WARNING, True)]
 
     wait_until(told, 30, "the doctor says so")
     standby.run("SELECT pg_wal_replay_resume()")

@@ -4,7 +4,7 @@ CREATE SCHEMA frostline;
 COMMENT ON SCHEMA frostline IS 'Frostline: the registry of tables whose old rows live in an Iceberg lake';
 CREATE SCHEMA frostline_delta;
 COMMENT ON SCHEMA frostline_delta IS 'Frostline: changes to cold rows that are not yet in the lake';
-CREATE SCHEMA frostline_lake;
+CREATE SCHEMA IF NOT EXISTS frostline_lake;  -- stays with an Iceberg table that was kept
 COMMENT ON SCHEMA frostline_lake IS 'Frostline: the Iceberg JDBC catalog';
 
 CREATE TABLE frostline.migrations (
@@ -104,7 +104,7 @@ AS $$ SELECT CASE WHEN $1 IS DISTINCT FROM NULL THEN pg_catalog.format('%s', $1)
 CREATE SEQUENCE frostline.version CACHE 1;
 
 -- What Iceberg's JDBC catalog would create by itself, here so that it is reviewed and granted like the rest.
-CREATE TABLE frostline_lake.iceberg_tables (
+CREATE TABLE IF NOT EXISTS frostline_lake.iceberg_tables (
     catalog_name               varchar(255) NOT NULL,
     table_namespace            varchar(255) NOT NULL,
     table_name                 varchar(255) NOT NULL,
@@ -113,7 +113,7 @@ CREATE TABLE frostline_lake.iceberg_tables (
     iceberg_type               varchar(5),
     PRIMARY KEY (catalog_name, table_namespace, table_name)
 );
-CREATE TABLE frostline_lake.iceberg_namespace_properties (
+CREATE TABLE IF NOT EXISTS frostline_lake.iceberg_namespace_properties (
     catalog_name   varchar(255) NOT NULL,
     namespace      varchar(255) NOT NULL,
     property_key   varchar(255) NOT NULL,

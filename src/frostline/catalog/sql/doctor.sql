@@ -94,8 +94,8 @@ WHERE t.id = %(table)s AND tree.isleaf
 ORDER BY 1;
 
 -- name: doctor_cold
--- A foreign partition that holds rows.
-SELECT n.nspname, c.relname
+-- A foreign partition that holds rows: its name, and what the registry knows of it.
+SELECT n.nspname, c.relname, coalesce(p.lower, 'MINVALUE'), p.upper, p.rows
 FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND p.rows > 0
 ORDER BY p.rows

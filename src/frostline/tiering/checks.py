@@ -1,0 +1,41 @@
+"""What a check of the doctor says. It needs nothing, so that it can also say that something is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+
+from frostline.errors import FrostlineError
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+
+
+@dataclass(frozen=True)
+class Check:
+    area: str
+    name: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+Checks = Iterator[Check]
+
+
+def guarded(area: str, name: str, look: Callable[[], Checks]) -> Checks:
+    """A check that cannot be made is a problem of its own; the others go on."""
+    try:
+        yield from look()
+    except FrostlineError as error:
+        yield Check(area, name, PROBLEM, line(error.message, error.detail), line(error.hint))
+    except psycopg.Error as error:
+        said = error.diag
+        yield Check(area, name, PROBLEM, line(said.message_primary or str(error)), line(said.message_hint))
+    except OSError as error:
+        yield Check(area, name, PROBLEM, line(str(error)))
+
+
+def line(*parts: str | None) -> str:
+    return "; ".join(" ".join(part.split()) for part in parts if part)
