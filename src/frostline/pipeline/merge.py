@@ -1,8 +1,9 @@
 """Versions of cold rows merged into the Iceberg table by one `MERGE INTO`.
 
-Spark reads the versions from Postgres itself, in tasks that share one exported snapshot, and keeps them: a MERGE looks
-at its source more than once. Nothing is staged in the lake, so nothing is left there by a run that dies before its
-commit but the data files that Spark was writing.
+Many versions Spark reads from Postgres itself, in tasks that share one exported snapshot; a few are read here, for its
+Python workers start more slowly than all the rest takes. It keeps them: a MERGE looks at its source more than once.
+Nothing is staged in the lake, so nothing is left there by a run that dies before its commit but the data files that
+Spark was writing.
 """
 
 from __future__ import annotations
@@ -176,13 +177,22 @@ def _source(
     reading = Reading(settings.dsn.get_secret_value(), versions.snapshot, versions.query, _columns(managed))
     parts = cut(versions.pages, versions.bytes, _SLICE_BYTES, spark.sparkContext.defaultParallelism)
     name = f"frostline_versions_{operation}"
-    rows = _frame(spark, name, reading, parts, _schema(managed)).persist(StorageLevel.MEMORY_AND_DISK)
+    schema = _schema(managed)
+    found = _here(spark, reading, parts[0], schema) if len(parts) == 1 else _frame(spark, name, reading, parts, schema)
+    rows = found.persist(StorageLevel.MEMORY_AND_DISK)
     rows.createOrReplaceTempView(name)
     try:
         yield name
     finally:
         spark.catalog.dropTempView(name)
         rows.unpersist()
+
+
+def _here(spark: SparkSession, reading: Reading, part: Slice, schema: Any) -> DataFrame:
+    batches: list[pa.RecordBatch] = []
+    slices.read(reading, part, batches.append)
+    columns = pa.schema([(column.name, column.arrow) for column in reading.columns])
+    return spark.createDataFrame(pa.Table.from_batches(batches, columns), schema)
 
 
 def _frame(spark: SparkSession, name: str, reading: Reading, parts: Sequence[Slice], schema: Any) -> DataFrame:

@@ -30,7 +30,7 @@ from frostline.faults import FOLD_POINTS, InjectedFault
 from frostline.lake import catalog as lake
 from frostline.lake import files
 from frostline.lake.storage import of
-from frostline.pipeline import session
+from frostline.pipeline import merge, session
 from frostline.pipeline.merge import quiet
 from frostline.report import Silent
 from frostline.tiering import cycle, verify
@@ -364,21 +364,22 @@ def test_a_value_the_lake_cannot_hold_and_changed_columns_are_told(cold: World) 
     cold.run(f"DELETE FROM {DELTA}")
 
 
-def test_every_type_and_a_period_that_is_still_hot(world: World) -> None:
+def test_every_type_and_a_period_that_is_still_hot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.run(EVERY_TYPE)
     world.register("public.events")
     world.archive("public.events")
     columns = [c.name for c in managed(world).table.stored if c.name not in ("id", "ts")]
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    others = ", ".join("o." + name for name in names.split(", "))
     # Every row gets all the values of another one, two are new, one goes; the last is of a leaf that is still hot.
     world.run(
         f"""
         CREATE TABLE public.other AS SELECT * FROM public.plain;
         INSERT INTO {DELTA} (id, ts, {names}, _op, _seq, _prev)
-        SELECT t.id, t.ts, {", ".join("o." + n for n in names.split(", "))}, 'U', nextval('frostline.version'), 0
+        SELECT t.id, t.ts, {others}, 'U', nextval('frostline.version'), 0
         FROM public.plain t JOIN public.other o ON o.id = 5 - t.id WHERE t.id < 5;
         INSERT INTO {DELTA} (id, ts, {names}, _op, _seq, _prev)
-        SELECT 100 + o.id, t.ts, {", ".join("o." + n for n in names.split(", "))}, 'U', nextval('frostline.version'), 0
+        SELECT 100 + o.id, t.ts, {others}, 'U', nextval('frostline.version'), 0
         FROM public.plain t JOIN public.other o ON t.id = 1;
         INSERT INTO {DELTA} (id, ts, _op, _seq, _prev)
         SELECT id, ts, 'T', nextval('frostline.version'), 0 FROM public.plain WHERE id = 5;
@@ -390,6 +391,20 @@ def test_every_type_and_a_period_that_is_still_hot(world: World) -> None:
     assert (done.versions, done.updated, done.inserted) == (9, 4, 5)
     assert rows(world) == expected
     assert world.run(f"SELECT id, _op::text FROM {DELTA}") == [(5, "T")]
+    # And when they are so many that tasks read them, each some pages.
+    world.run(
+        f"""
+        INSERT INTO {DELTA} (id, ts, {names}, _op, _seq, _prev)
+        SELECT o.id + 10 * n.x, t.ts, {others}, 'U', nextval('frostline.version'), 0
+        FROM public.plain t JOIN public.other o ON t.id = 1 CROSS JOIN generate_series(10, 50) n (x)
+        """
+    )
+    expected = rows(world)
+    monkeypatch.setattr(merge, "_SLICE_BYTES", 1)
+    assert world.run(f"SELECT pg_relation_size('{DELTA}') > 2 * 8192") == [(True,)]
+    [done] = folded(world)
+    assert (done.versions, done.updated, done.inserted) == (205, 5, 200)
+    assert rows(world) == expected
     assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
 
 
