@@ -4,7 +4,15 @@ CREATE SCHEMA frostline;
 COMMENT ON SCHEMA frostline IS 'Frostline: the registry of tables whose old rows live in an Iceberg lake';
 CREATE SCHEMA frostline_delta;
 COMMENT ON SCHEMA frostline_delta IS 'Frostline: changes to cold rows that are not yet in the lake';
-CREATE SCHEMA IF NOT EXISTS frostline_lake;  -- stays with an Iceberg table that was kept
+-- Ours is there already when an Iceberg table was kept; somebody's own is in the way.
+DO $$
+BEGIN
+    IF pg_catalog.obj_description(pg_catalog.to_regnamespace('frostline_lake'), 'pg_namespace')
+       IS DISTINCT FROM 'Frostline: the Iceberg JDBC catalog' THEN
+        CREATE SCHEMA frostline_lake;
+    END IF;
+END
+$$;
 COMMENT ON SCHEMA frostline_lake IS 'Frostline: the Iceberg JDBC catalog';
 
 CREATE TABLE frostline.migrations (
