@@ -89,6 +89,10 @@ class ColdTable:
         return [column for column in self.columns.values() if column.generated != "v"]
 
 
+class NotRegistered(QueryError):
+    """The registry has no such table, in the snapshot it was asked at."""
+
+
 Row = tuple[bytes | None, ...]
 # The last description of each table and the row it was made from: it holds as long as that row is the same.
 _descriptions: dict[tuple[object, ...], tuple[Row, ColdTable]] = {}
@@ -210,7 +214,7 @@ def described(
 ) -> ColdTable:
     """The table that the answer to its question is about."""
     if answer.ntuples == 0:
-        raise QueryError(
+        raise NotRegistered(
             f"no table is registered with Frostline under number {table_id}",
             hint="the foreign table was left behind by an unregistered table; drop it",
             sqlstate="42P01",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.pq.abc import PGresult
 
-from frostline.catalog.cold import ColdColumn, ColdTable, cold_table, described, question
+from frostline.catalog.cold import ColdColumn, ColdTable, NotRegistered, cold_table, described, question
 from frostline.catalog.pins import Snapshot
 from frostline.errors import LakeError, QueryError
 from frostline.gateway.backing import Backing
@@ -469,8 +469,13 @@ class View:
     def _table(self, source: Source) -> ColdTable:
         key = (source.table, source.operation)
         if key not in self._tables:
-            with self.backing.running():
-                table = cold_table(self.backing.connection, *key)
+            try:
+                with self.backing.running():
+                    table = cold_table(self.backing.connection, *key)
+            except NotRegistered:
+                if self.follower.shape(source.table) is None:
+                    raise
+                raise SnapshotGone from None  # registered since this snapshot
             if source.snapshot is None and self.follower.shape(table.id) != table.shape:
                 raise SnapshotGone  # altered since this snapshot, and the client goes by what it is like now
             self._know(source, table)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 
 from fix_tiering import World
 
@@ -77,6 +78,7 @@ def test_every_kind_of_transaction_that_was_open_when_a_period_was_archived(any_
     assert found == {name: EXPECTED if goes_on else None for name, (_, _, goes_on) in BEFORE.items()}
     for connection in sessions.values():
         assert connection.execute("EXECUTE all_events").fetchone() == EXPECTED
+    _a_table_registered_since(any_world)
 
 
 def _reads_on_what_did_not_move(world: World, pinned: Connection) -> None:
@@ -87,6 +89,20 @@ def _reads_on_what_did_not_move(world: World, pinned: Connection) -> None:
     assert pinned.execute(f"SELECT sum(v) {recent}").fetchone() == (962920,)
     assert world.run(f"SELECT sum(v) {recent}") == [(963480,)]
     world.run("UPDATE public.events SET v = v - 1 WHERE ts >= '2020-03-01'")
+
+
+def _a_table_registered_since(world: World) -> None:
+    """An older snapshot knows nothing of its cold rows, and says so in a way that is tried again."""
+    world.run(TABLE.format("late"))
+    write = "UPDATE public.others SET v = v WHERE ts = '2020-01-05'"
+    kinds = (("REPEATABLE READ", COLD), ("REPEATABLE READ", "SELECT frostline.pin()"), ("READ COMMITTED", write))
+    sessions = [_begun(world, level, statement) for level, statement in kinds]
+    world.register("public.late")
+    for connection in sessions:
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            connection.execute("SELECT count(*), sum(v) FROM public.late")
+        connection.execute("ROLLBACK")
+        assert connection.execute("SELECT count(*), sum(v) FROM public.late").fetchone() == EXPECTED
 
 
 class Racing:
@@ -271,6 +287,7 @@ def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: Wo
     assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
     assert set(look_up("id = 1000")[1]) == {"file", "known"}
     assert look_up(at(1000))[0] == [(1000, 1000)]
+    changes: tuple[tuple[str, list[tuple[int, int]], str], ...]
     changes = (("UPDATE public.events SET v = -1", [(-1, 700)], "delta"), ("DELETE FROM public.events", [], "file"))
     for change, rows, path in changes:
         with connection.transaction(force_rollback=True):
