@@ -28,13 +28,14 @@ def run(world: World, rounds: int) -> list[Result]:
     bulk = max(world.shapes["events"].cold_rows // 20, 50_000)
     with world.connect() as connection, _without_traces(connection):
         connection.execute("ALTER SERVER peer OPTIONS (ADD batch_size '1000')")
-        first, single = _single(world, connection, UPDATES * max(rounds // 3, 1))
+        first, single, again = _single(world, connection, UPDATES * max(rounds // 3, 1))
         inserts = _bulk(world, connection, bulk, rounds)
         hot = _hot(world, connection, max(rounds, 5))
         reads = _reads(world, connection, rounds)
     return [
         cost("UPDATE of one old row by primary key (time)", single["gateway"], single["postgres"], 3),
         cost("the first after a start in a data file (time)", first["gateway"], first["postgres"], None),
+        cost("the same row once more (time)", again["gateway"], again["postgres"], None),
         speed(f"INSERT ... SELECT of {bulk:,} old rows (speed)", inserts, "gateway", "postgres", 0.6),
         *(
             cost(
@@ -62,10 +63,11 @@ def _without_traces(connection: Connection) -> Iterator[None]:
         connection.execute(f"TRUNCATE {row[0]}")
 
 
-def _single(world: World, connection: Connection, count: int) -> tuple[Times, Times]:
-    """Of files that nobody has read since the gateway started, and of the others."""
+def _single(world: World, connection: Connection, count: int) -> tuple[Times, Times, Times]:
+    """Of files that nobody has read since the gateway started, of the others, and of each row a second time."""
     first: Times = {"gateway": [], "postgres": []}
     times: Times = {"gateway": [], "postgres": []}
+    again: Times = {"gateway": [], "postgres": []}
     numbers, known = numbered(world.shapes["events"]), set()
     with world.connect(world.peer) as peer:
         for _ in range(count):
@@ -73,18 +75,15 @@ def _single(world: World, connection: Connection, count: int) -> tuple[Times, Ti
             row = peer.execute("SELECT ts FROM events WHERE id = %s", [number]).fetchone()
             assert row is not None
             update = f"SET value = value WHERE id = {number} AND ts = '{row[0].isoformat()}'"
-            found = interleaved(
-                {
-                    "gateway": _client(connection, f"UPDATE events {update}"),
-                    "postgres": _client(connection, f"UPDATE peer_events {update}"),
-                },
-                1,
-                warm=0,
-            )
-            for name, more in found.items():
-                (times if month.name in known else first)[name] += more
+            contenders = {
+                "gateway": _client(connection, f"UPDATE events {update}"),
+                "postgres": _client(connection, f"UPDATE peer_events {update}"),
+            }
+            for group in (times if month.name in known else first, again):
+                for name, more in interleaved(contenders, 1, warm=0).items():
+                    group[name] += more
             known.add(month.name)
-    return first, times
+    return first, times, again
 
 
 def _bulk(world: World, connection: Connection, rows: int, rounds: int) -> Times:
