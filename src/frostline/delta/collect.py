@@ -18,7 +18,7 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 7"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 8"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
 # follow, or that they are too many for that. It says so in other signs with every change of what function and gateway
 # say to each other; by those of before, which stand here as well, an older gateway is known.
@@ -83,7 +83,7 @@ def functions(target: Target, connections: Connections) -> list[Composed]:
         # Whoever could call it before the trigger does would pass by what the trigger knows of policies.
         SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(store),
         SQL("COMMENT ON FUNCTION frostline.{}(oid, bool) IS {}").format(store, Literal(VERSION)),
-        _trigger_function(target.id, connections),
+        _trigger_function(target.id, target.delta, connections),
     ]
 
 
@@ -330,11 +330,14 @@ END $frostline$"""
     )
 
 
-def _trigger_function(id_: int, connections: Connections) -> Composed:
+def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
     """As cheap as can be for hot rows: a session that has met no foreign partition has not even loaded postgres_fdw.
 
     Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
     is whatever it held: the commit would say so if this transaction had anything to do with it.
+
+    The lock is new to the transaction, so its session takes notice of what others have committed. Else it would go on
+    with the function it knows, though the gateway has had it made anew, for new columns, after the statement began.
     """
     used = " AND c.used_in_xact" if connections.used_in_transaction else ""
     call = SQL("PERFORM frostline.{}(tg_relid, tg_nargs OPERATOR(pg_catalog.>) 0);").format(Identifier(f"store_{id_}"))
@@ -350,6 +353,7 @@ BEGIN
       IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
         PERFORM frostline.refuse_two_tiers({id}, tg_relid);
       END IF;
+      LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
       {call}
     END IF;
   END IF;
@@ -361,6 +365,7 @@ END $frostline$"""
         schema=Identifier(connections.schema),
         server=Literal(SERVER_NAME),
         used=SQL(used),
+        delta=Identifier(*delta),
         call=call,
     )
 

@@ -116,6 +116,15 @@ def test_columns_come_go_and_change_their_names(twins: Twins) -> None:
     both("ALTER TABLE {t} ADD COLUMN v text DEFAULT 'new'")
     rows = same()
     assert "v1" not in str(rows)
+    for change, update in (
+        ("ADD COLUMN e text DEFAULT 'e'", "e = 'set'"),
+        ("RENAME COLUMN e TO f", "f = f || '!'"),
+        ("DROP COLUMN f", "b = b + 1"),
+    ):
+        both("UPDATE {t} SET b = b + 1 WHERE id = 4")  # the session knows the functions of before
+        both(f"ALTER TABLE {{t}} {change}")
+        both(f"UPDATE {{t}} SET {update} WHERE id IN (4, 5)")
+        both("SELECT * FROM {t} WHERE id IN (4, 5)")
     both("DELETE FROM {t} WHERE v = 'new' AND id IN (12, 13)")
     both("UPDATE {t} SET v = NULL WHERE id IN (16, 17)")
     same()
