@@ -18,13 +18,16 @@ from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
-VERSION = "stores cold rows, version 8"  # its comment; functions of an older one are made anew by `frostline init`
+BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
+VERSION = "stores cold rows, version 9"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
 # follow, or that they are too many for that. It says so in other signs with every change of what function and gateway
 # say to each other; by those of before, which stand here as well, an older gateway is known.
 ALL, FEW, MANY, OLDER = "0", "<", ">", ("=", "+")
 # Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
 _NESTED = "%\n%\n%\n%"
+# A session that has met no foreign partition has not even loaded postgres_fdw.
+_MET = SQL("pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def functions(target: Target, connections: Connections) -> list[Composed]:
 
 def triggers(id_: int, relation: Composable, *, above: bool = False) -> list[Composed]:
     """On the table, every table above it, and each foreign partition, for whoever writes there directly."""
-    return _trigger(id_, relation, TRIGGER, SQL(""), above=above)
+    return _trigger(id_, relation, TRIGGER, None, above=above)
 
 
 def policy_triggers(id_: int, relation: Identifier, *, above: bool = False) -> list[Composed]:
@@ -98,23 +101,35 @@ def policy_triggers(id_: int, relation: Identifier, *, above: bool = False) -> l
     Postgres checks new rows of foreign partitions against no policy, so they write none. That a trigger's condition is
     evaluated as whoever wrote the statement is the one thing that nobody can pretend.
     """
-    subject = SQL("WHEN (pg_catalog.row_security_active({}::pg_catalog.regclass)) ").format(
-        Literal(relation.as_string(None))
-    )
+    subject = SQL("pg_catalog.row_security_active({}::pg_catalog.regclass)").format(Literal(relation.as_string(None)))
     return _trigger(id_, relation, SUBJECT, subject, above=above)
 
 
-def _trigger(id_: int, relation: Composable, name: str, when: Composable, *, above: bool) -> list[Composed]:
+def _trigger(id_: int, relation: Composable, name: str, when: Composable | None, *, above: bool) -> list[Composed]:
     # Several branches of the table above may be tiered, each with a trigger there.
-    trigger = Identifier(f"{name} {id_}" if above else name)
-    return [
-        SQL(
-            "CREATE OR REPLACE TRIGGER {} AFTER INSERT OR UPDATE OR DELETE ON {}"
-            " FOR EACH STATEMENT {}EXECUTE FUNCTION frostline.{}({})"
-        ).format(trigger, relation, when, Identifier(function_name(id_)), SQL("subject" if name == SUBJECT else "")),
-        # Logical replication and session_replication_role = replica pass ordinary triggers by.
-        SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(relation, trigger),
-    ]
+    suffix = f" {id_}" if above else ""
+    function, arguments = Identifier(function_name(id_)), SQL("subject" if name == SUBJECT else "")
+    made = []
+    for moment, trigger, condition in (
+        ("AFTER", Identifier(name + suffix), when),
+        ("BEFORE", Identifier(name + BEFORE + suffix), SQL(" AND ").join([when, _MET]) if when else _MET),
+    ):
+        made += [
+            SQL(
+                "CREATE OR REPLACE TRIGGER {} {} INSERT OR UPDATE OR DELETE ON {}"
+                " FOR EACH STATEMENT {}EXECUTE FUNCTION frostline.{}({})"
+            ).format(
+                trigger,
+                SQL(moment),
+                relation,
+                SQL("WHEN ({}) ").format(condition) if condition else SQL(""),
+                function,
+                arguments,
+            ),
+            # Logical replication and session_replication_role = replica pass ordinary triggers by.
+            SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(relation, trigger),
+        ]
+    return made
 
 
 def held(target: Target) -> list[Composed]:
@@ -331,7 +346,10 @@ END $frostline$"""
 
 
 def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
-    """As cheap as can be for hot rows: a session that has met no foreign partition has not even loaded postgres_fdw.
+    """As cheap as can be for hot rows: see `_MET`.
+
+    A statement that another one calls, in a function or a trigger, sees what that has changed so far: it is stored when
+    the inner one begins. A statement with several parts begins as often; the setting tells.
 
     Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
     is whatever it held: the commit would say so if this transaction had anything to do with it.
@@ -340,28 +358,51 @@ def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections
     with the function it knows, though the gateway has had it made anew, for new columns, after the statement began.
     """
     used = " AND c.used_in_xact" if connections.used_in_transaction else ""
-    call = SQL("PERFORM frostline.{}(tg_relid, tg_nargs OPERATOR(pg_catalog.>) 0);").format(Identifier(f"store_{id_}"))
+    call = SQL(
+        """IF tg_when OPERATOR(pg_catalog.=) 'BEFORE' THEN
+      DELETE FROM frostline.call_begins c WHERE c.argument OPERATOR(pg_catalog.=) {id} RETURNING c.answer INTO inside;
+      IF inside OPERATOR(pg_catalog.<>) 'held' THEN
+        RETURN NULL;
+      END IF;
+    END IF;
+    PERFORM frostline.{store}(tg_relid, tg_nargs OPERATOR(pg_catalog.>) 0);"""
+    ).format(id=Literal(str(id_)), store=Identifier(f"store_{id_}"))
     if not connections.used_in_transaction:
         call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
     return SQL(
         """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
+DECLARE
+  inside text := '';  -- what calls this statement
 BEGIN
-  IF pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL THEN
-    IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c
-               WHERE c.server_name OPERATOR(pg_catalog.=) {server}{used}) THEN
-      IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
-        PERFORM frostline.refuse_two_tiers({id}, tg_relid);
-      END IF;
-      LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
-      {call}
+  IF tg_when OPERATOR(pg_catalog.=) 'BEFORE' THEN
+    GET DIAGNOSTICS inside = PG_CONTEXT;
+    IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0 THEN  -- nothing but this function: the client's own
+      RETURN NULL;
     END IF;
+    inside := pg_catalog.substr(inside, pg_catalog.strpos(inside, E'\\n'));
+    IF inside OPERATOR(pg_catalog.=) pg_catalog.current_setting({inside}, true) THEN
+      RETURN NULL;
+    END IF;
+  ELSIF NOT ({met}) THEN
+    RETURN NULL;
+  END IF;
+  IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c
+             WHERE c.server_name OPERATOR(pg_catalog.=) {server}{used}) THEN
+    PERFORM pg_catalog.set_config({inside}, inside, true);
+    IF tg_when OPERATOR(pg_catalog.=) 'AFTER' AND pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
+      PERFORM frostline.refuse_two_tiers({id}, tg_relid);
+    END IF;
+    LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
+    {call}
   END IF;
   RETURN NULL;
 END $frostline$"""
     ).format(
         function=Identifier(function_name(id_)),
+        met=_MET,
         id=Literal(id_),
+        inside=Literal(f"frostline.inside_{id_}"),
         schema=Identifier(connections.schema),
         server=Literal(SERVER_NAME),
         used=SQL(used),

@@ -29,6 +29,7 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 # A transaction's first statement may end without reading cold rows. Then the next one must see what others committed
 # meanwhile; that takes them, and the way there and back, longer than postgres_fdw from START to DECLARE.
 _EARLY_SECONDS = 0.0004
+_WORTH_SENDING = 32_768  # bytes of a COPY
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # on a standby it is READ ONLY, else not: see SESSION
 
 
@@ -38,6 +39,8 @@ class _Copy:
 
     statement: str
     of: set[int] = field(default_factory=set)
+    lines: list[bytes] = field(default_factory=list)  # that wait for more
+    size: int = 0
 
 
 class Backing:
@@ -206,13 +209,23 @@ class Backing:
                     connection.execute("ROLLBACK TO SAVEPOINT frostline; RELEASE SAVEPOINT frostline")
                     raise error_from_result(result)
             self._copy = _Copy(statement)
-        self._copy.of.add(of)
+        copy = self._copy
+        copy.of.add(of)
+        copy.lines.append(lines)
+        copy.size += len(lines)
+        if copy.size < _WORTH_SENDING:
+            return
         assert self._connection is not None
         with self.running():
-            self._connection.pgconn.put_copy_data(lines)
-            _flush(self._connection.pgconn)
+            self._put(copy)
         if select.select([self._connection.pgconn.socket], [], [], 0)[0]:
             self.end_copy()  # it has something to say: mostly that it is over
+
+    def _put(self, copy: _Copy) -> None:
+        assert self._connection is not None
+        self._connection.pgconn.put_copy_data(b"".join(copy.lines))
+        _flush(self._connection.pgconn)
+        copy.lines, copy.size = [], 0
 
     def end_copy(self) -> None:
         """End a COPY that goes on."""
@@ -222,6 +235,8 @@ class Backing:
         connection = self._connection
         try:
             with self.running():
+                if copy.lines:
+                    self._put(copy)
                 connection.pgconn.put_copy_end()
                 _flush(connection.pgconn)
                 _check(_results(connection.pgconn))

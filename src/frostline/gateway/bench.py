@@ -11,6 +11,7 @@ was first. Nothing is ever taken back here: after a rollback to a savepoint some
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,10 +23,11 @@ from frostline.delta.tables import SCHEMA, shape_name
 from frostline.gateway.lexer import quoted
 from frostline.gateway.names import Source
 from frostline.lake.staged import StagedFile
+from frostline.model.bounds import Range
 from frostline.model.tables import derived_name
 
 Later = Callable[[], list[str]]  # statements that mostly nobody needs
-LOAD, PREV, WRITE = Identifier("!load"), Identifier("!prev"), Identifier("!write")
+LOAD, PREV, WRITE, PLACE = Identifier("!load"), Identifier("!prev"), Identifier("!write"), Identifier("!place")
 FEW_ROWS = 100  # fit into a statement
 _MANY_ROWS = 300
 _LEFT_OVER = 1000  # rows of earlier statements that a scan may come across
@@ -48,6 +50,7 @@ class Mark:
     scan: int
     batches: int  # so many were stored before
     files: int
+    running: bool = False  # a statement for which it was stored, and whose scans began before it was
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,19 @@ class Written:
     stagings: int = 0  # how often it has staged some
     marks: tuple[Mark, ...] = ()
 
+    def over(self) -> Written:
+        """The innermost statement that others were stored for has ended."""
+        at = max((at for at, mark in enumerate(self.marks) if mark.running), default=None)
+        if at is None:
+            return self
+        return replace(self, marks=(*self.marks[:at], replace(self.marks[at], running=False), *self.marks[at + 1 :]))
+
     def as_of(self, scan: int) -> Written:
-        """What a scan sees that was begun before some of it was written, and comes to cold rows only now."""
-        first = next((mark for mark in self.marks if scan < mark.scan), None)
+        """What a scan sees that was begun before some of it was written, and comes to cold rows only now.
+
+        Until a statement is over that runs inside another one, there are no scans but its own.
+        """
+        first = next((mark for mark in self.marks if scan < mark.scan and not mark.running), None)
         if first is None:
             return self
         return replace(self, batches=self.batches[: first.batches], files=self.files[: first.files])
@@ -90,6 +103,16 @@ class Made:
     noted: Later
 
 
+@dataclass(frozen=True)
+class Taking:
+    """Rows that are changed one by one: whose, and which columns."""
+
+    write: Write
+    columns: tuple[str, ...]
+    number: int  # in `taken`
+    copy: str  # the statement that puts them there
+
+
 @dataclass
 class Bench:
     """The temporary tables of one table in one backing transaction."""
@@ -97,13 +120,21 @@ class Bench:
     table: ColdTable
     pending: Batch | None = None
     asked_by: int | None = None  # the number of the scan that has looked at what is held, if one has
+    begins: bool = False  # a statement, and what is held is of the one that it is called by
     last_batch: int = 0
     made: bool = False
-    indexed: bool = False
+    indexed: frozenset[str] = frozenset()
+    searched: bool = False  # new rows are looked for by their keys
     counts: Counter[int] = field(default_factory=Counter)  # by write: how many rows it removed or added
     quick: Made | None = None
     deferred: list[Later] = field(default_factory=list)  # what the tables lack; wanted once somebody looks at them
+    row_by_row: set[int] = field(default_factory=set)  # writes that name the rows they change
+    taking: Taking | None = None
+    apart: bool = True  # no row is in two of the loads that a statement may name rows of
     _loaded: int = 0  # rows in `work`
+    _alone: bool = False
+    _loads: list[tuple[int, Range]] = field(default_factory=list)  # of statements that may not be over
+    _named: dict[int, int] = field(default_factory=dict)  # rows of them that were changed: per block, a bit each
 
     def __post_init__(self) -> None:
         # Postgres names them in what it says about a constraint.
@@ -113,6 +144,7 @@ class Bench:
         self.added = Identifier("pg_temp", derived_name(name, f" (new {number})"))
         self.removed = Identifier("pg_temp", f"frostline removed {number}")
         self.versions = Identifier("pg_temp", f"frostline versions {number}")
+        self.taken = Identifier("pg_temp", f"frostline taken {number}")
 
     @property
     def key(self) -> tuple[ColdColumn, ...]:
@@ -134,6 +166,7 @@ class Bench:
             return []
         keys = [SQL("{} {}").format(name, SQL(c.type)) for name, c in zip(self.old_key, self.key, strict=True)]
         plain = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.key]
+        values_ = [SQL("{} {}").format(Identifier(c.name), SQL(c.type)) for c in self.settable]
         more = SQL(", ")
         return [
             statement.as_string(None)
@@ -152,32 +185,68 @@ class Bench:
                 SQL("CREATE TABLE {} (LIKE {}, _batch int NOT NULL) ON COMMIT DROP").format(
                     self.versions, Identifier(*self.table.delta)
                 ),
+                SQL("CREATE TABLE {} ({}, {} tid NOT NULL, {} int NOT NULL) ON COMMIT DROP").format(
+                    self.taken, more.join(values_), PLACE, WRITE
+                ),
             ]
         ]
 
-    def indexing(self) -> list[str]:
-        """Indexes, once there are so many rows that they are worth making."""
-        if self.indexed or sum(self.counts.values()) < _MANY_ROWS:
-            return []
-        return [
-            SQL("CREATE INDEX ON {} ({})").format(table, self.key_names()).as_string(None)
-            for table in (self.removed, self.versions)
-        ]
+    def to_index(self) -> list[str]:
+        """Tables to be indexed, once there are so many rows that it is worth it."""
+        wanted = [self.removed, self.versions, *([self.added] if self.searched else [])]
+        names_ = [table.as_string(None) for table in wanted]
+        lacking = [name for name in names_ if name not in self.indexed]
+        return lacking if lacking and sum(self.counts.values()) >= _MANY_ROWS else []
+
+    def index(self, table: str) -> str:
+        return f"CREATE INDEX ON {table} ({self.key_names().as_string(None)})"
 
     def note(self, made: Made) -> None:
         """A write that did not need the tables."""
         self.quick = made
         self.deferred.append(made.noted)
 
+    def settled(self) -> None:
+        """The tables lack nothing."""
+        self.deferred.clear()
+        self.taking = None
+
     def tidy(self) -> list[str]:
-        """Earlier statements are over: forget the rows they looked at once there are many."""
-        if self._loaded <= _LEFT_OVER:
+        """Where earlier statements are over: forget the rows they looked at once there are many."""
+        if self._loaded <= _LEFT_OVER or not self._alone:
             return []
         self._loaded = 0
+        self._named.clear()  # others will be where they were
         return [f"TRUNCATE {self.work.as_string(None)}"]
 
     def loaded(self, rows: int) -> None:
         self._loaded += rows
+
+    def begin_load(self, *, alone: bool) -> None:
+        """Alone: no statement goes on that rows were loaded for, and nobody reads them."""
+        self._alone = alone
+        if alone:
+            self._loads.clear()
+            self.apart = True
+
+    def load(self, number: int, within: Range) -> None:
+        """Rows will be put into `work`."""
+        self.apart = self.apart and not any(within.overlaps(other) for _, other in self._loads)
+        self._loads.append((number, within))
+
+    def undisturbed(self, writes: Sequence[Write]) -> bool:
+        """Whether a row that was loaded is as it was, unless it was named since."""
+        if not self.apart or not self._loads:
+            return False
+        later = itertools.takewhile(lambda write: write.number > self._loads[0][0], reversed(writes))
+        return all(write.number in self.row_by_row or write.verb == "INSERT" for write in later)
+
+    def named(self, ctid: str) -> bool:
+        """Whether a row of `work` is named for the second time."""
+        block, _, offset = ctid[1:-1].partition(",")
+        before, bit = self._named.get(int(block), 0), 1 << int(offset)
+        self._named[int(block)] = before | bit
+        return bool(before & bit)
 
     def same_key(self, left: str, right: str) -> Composed:
         """Two relations' rows with the same key."""

@@ -87,6 +87,7 @@ def _touched(view: View, table_id: str) -> str:
 _CALLS: dict[str, Callable[[View, str], str]] = {
     "pin": _pin,
     "explain": explain,
+    "begins": versions.begins,
     "collected": versions.stored,
     "staged": versions.files,
     "touched": _touched,

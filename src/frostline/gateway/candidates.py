@@ -44,6 +44,7 @@ def candidates(
     Rows that are only read, not changed, are as they were when the statement began, whatever it has done since.
     """
     bench = view.bench(table)
+    bench.begin_load(alone=not view.written_of(table.id).held and not view.reading)
     columns = bench.settable
     outputs = (*columns, *table.primary_key)
     lake = lake_rows(view, source, table, outputs, narrowed.files)
@@ -51,9 +52,10 @@ def candidates(
     if few == []:
         return None
     number = view.next_number()
+    bench.load(number, source.range)
     after = _after(view, bench, number) if changed else []
     if few is not None:
-        return _few(view, bench, columns, [[*row.values, row.number, str(number)] for row in few], number, after)
+        return _few(bench, columns, [[*row.values, row.number, str(number)] for row in few], number, after)
     conditions, more = narrowed.filter.conditions, narrowed.filter.columns
     scan = cold_rows(view, source, table, {*outputs, *more}, narrowed.files, keys=narrowed.keys, versions=True)
     if scan.empty:
@@ -77,8 +79,8 @@ def _load(
     second = batches.next()
     if second is None and first.num_rows <= FEW_ROWS:
         rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
-        return _few(view, bench, columns, rows, number, after)
-    view.at_bench(bench, _before(view, bench))
+        return _few(bench, columns, rows, number, after)
+    view.at_bench(bench, bench.tidy())
     count = 0
     with (
         view.backing.savepoint() as connection,
@@ -94,7 +96,6 @@ def _load(
 
 
 def _few(
-    view: View,
     bench: Bench,
     columns: Sequence[ColdColumn],
     rows: Sequence[Sequence[str | None]],
@@ -102,15 +103,11 @@ def _few(
     after: list[str],
 ) -> Load:
     def listed() -> list[str]:
-        before = _before(view, bench)
+        before = bench.tidy()
         bench.loaded(len(rows))
         return [*before, f"INSERT INTO {_target(bench, columns)} VALUES {values(rows)}", *after]
 
     return Load(number, listed, columns, rows)
-
-
-def _before(view: View, bench: Bench) -> list[str]:
-    return [] if view.written_of(bench.table.id).held or view.reading else bench.tidy()
 
 
 def _after(view: View, bench: Bench, number: int) -> list[str]:

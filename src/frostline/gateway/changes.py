@@ -9,7 +9,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import encode, fallback, lexer, points, quick, versions
+from frostline.gateway import encode, fallback, lexer, one_by_one, points, quick, versions
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates, sought
 from frostline.gateway.names import Source
@@ -35,11 +35,13 @@ def insert(view: View, statement: Insert, table: ColdTable, parameters: Paramete
     """New rows, one or many."""
     if statement.width == 0 or len(parameters) % statement.width:
         raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
-    bench = view.bench(table)
-    write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=statement.skips_duplicates)
+    bench, count = view.bench(table), len(parameters) // statement.width
+    alone = statement.skips_duplicates and count > 1
+    write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=alone)
     view.backing.check([write.number])
-    count = len(parameters) // statement.width
     bench.counts[write.number] += count
+    if statement.skips_duplicates and count == 1:
+        return _add_if_free(view, bench, statement, parameters, write)
     if statement.skips_duplicates:
         return _add_what_is_free(view, bench, statement, parameters, write)
     if statement.returning is None:
@@ -58,11 +60,29 @@ def _add_what_is_free(view: View, bench: Bench, statement: Insert, parameters: P
     count = bench.counts[write.number]
     if statement.returning is None:
         return Done(count, way=Way.BATCH)
-    query = SQL("SELECT {} FROM {} WHERE {} = {}").format(
-        SQL(", ").join(map(SQL, statement.returning)), bench.added, WRITE, Literal(write.number)
-    )
-    (result,) = view.at_bench(bench, [query.as_string(None)])
+    own = SQL("{} = {}").format(WRITE, Literal(write.number))
+    (result,) = view.at_bench(bench, [_listed(bench, statement.returning, own)])
     return Done(count, TakenRows(fields(statement.returning), result), Way.BATCH)
+
+
+def _add_if_free(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> Done:
+    """One row, of perhaps a million."""
+    bench.searched = True
+    items = statement.returning
+    (result,) = view.at_bench(bench, [f"{_inserted(bench, statement, parameters, write)} RETURNING ctid"])
+    ctid = (result.get_value(0, 0) or b"").decode()
+    skipped = versions.skip_duplicates(view, bench, write, ctid)
+    bench.counts[write.number] -= skipped
+    if items is None:
+        return Done(1 - skipped, way=Way.BATCH)
+    (result,) = view.at_bench(bench, [_listed(bench, items, SQL("ctid = {}::tid").format(Literal(ctid)))])
+    return Done(1 - skipped, TakenRows(fields(items), result), Way.BATCH)
+
+
+def _listed(bench: Bench, items: Sequence[str], condition: Composed) -> str:
+    """What new rows return."""
+    outputs = SQL(", ").join(map(SQL, items))
+    return SQL("SELECT {} FROM {} WHERE {}").format(outputs, bench.added, condition).as_string(None)
 
 
 def _add(view: View, bench: Bench, statement: Insert, parameters: Parameters, write: Write) -> None:
@@ -111,10 +131,18 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
 
 
 def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Parameters) -> Done:
-    bench = view.bench(table)
-    if _sets_keys(statement, table):
-        _refuse_late_keys(view, bench, parameters[0])
-    return _worked(view, statement, table, _not_changed_since(view, bench), parameters)
+    bench, ctid = view.bench(table), parameters[0] or ""
+    sets_keys = _sets_keys(statement, table)
+    if sets_keys:
+        _refuse_late_keys(view, bench, ctid)
+    undisturbed = bench.undisturbed(view.written_of(table.id).writes)
+    again = bench.named(ctid)
+    if statement.returning is not None or statement.given is None or not undisturbed:
+        return _worked(view, statement, table, _not_changed_since(view, bench), parameters)
+    if again:
+        return Done(0)
+    one_by_one.take(view, bench, statement, statement.given, parameters, new_keys=sets_keys)
+    return Done(1, way=Way.ROW)
 
 
 def _sets_keys(statement: Modify, table: ColdTable) -> bool:
@@ -122,7 +150,7 @@ def _sets_keys(statement: Modify, table: ColdTable) -> bool:
     return any(name in keys for name, _, _ in statement.assignments)
 
 
-def _refuse_late_keys(view: View, bench: Bench, ctid: str | None) -> None:
+def _refuse_late_keys(view: View, bench: Bench, ctid: str) -> None:
     """What a statement wrote so far was stored by another one inside it: whose rows would the rest of it move?"""
     if not bench.last_batch:
         return

@@ -24,10 +24,12 @@ from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
 from frostline.gateway.translate import Parameters, Translated
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
+from frostline.gateway.writes import Modify
 
 Tokens = Sequence[Token]
 _DECLARE = "DECLARE "
 _INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
+_ONE_ROW = " WHERE ctid = $1"  # an UPDATE or DELETE, again and again
 _NUMBERED = re.compile(r"c[0-9]+")  # cursors of postgres_fdw
 ENDS = ("rollback", "abort", "commit", "end")
 
@@ -86,6 +88,8 @@ class Executor:
                 return self._declare_again(*again, parameters)
         if active and text.startswith(_INSERT):
             return self._insert(text, (), parameters)
+        if active and text.endswith(_ONE_ROW):
+            return self._modified(writes.modify_row(text), parameters)
         text = lexer.keep_signs(text)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
@@ -165,6 +169,8 @@ class Executor:
 
     def _rollback(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
         if len(tokens) > 1 and any(token.word("to") for token in tokens[1:3]):
+            with contextlib.suppress(Exception):  # rows that nobody wants any more
+                self.view.backing.end_copy()
             self.view.restore(self.transaction.rollback_to(tokens[-1].text))
         else:
             self._end()
@@ -336,7 +342,9 @@ class Executor:
             held = held_table(tokens)
             if held is not None:
                 return Result("DELETE {}", versions.taken(self.view, held[0], tokens))
-        statement = writes.modify(text, tokens)
+        return self._modified(writes.modify(text, tokens), parameters)
+
+    def _modified(self, statement: Modify, parameters: Parameters) -> Result:
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters)
         return self._done(f"{statement.verb} {done.count}", done)

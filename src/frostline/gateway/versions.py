@@ -60,6 +60,7 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
     fields = _fields(tokens[at + 1 :])
     batch = _waiting(view, table_id)
     if batch is None:
+        view.store(table_id, view.written_of(table_id).over())
         return FixedRows(fields)
     bench = view.benches[table_id]
     found = () if batch.files else batch.versions or _few(view, bench, batch)
@@ -68,6 +69,15 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
         head["_prev"], staged = _acknowledged(view, bench, batch)
         head["_batch"] = str(staged)
     return FixedRows(fields, _listed(fields, [head, *found]))
+
+
+def begins(view: View, argument: str) -> str:
+    """A statement begins inside another one, which has perhaps changed rows: then these are stored first."""
+    table_id = int(argument)
+    if _waiting(view, table_id) is None:
+        return "nothing"
+    view.benches[table_id].begins = True
+    return "held"
 
 
 def stored(view: View, argument: str) -> str:
@@ -101,10 +111,11 @@ def _acknowledged(view: View, bench: Bench, batch: Batch) -> tuple[str | None, i
     """The batch is the client's; returns what it was worked out at: the lake's snapshot, and how often was staged."""
     faults.reached("write.stored")
     bench.pending, bench.last_batch = None, batch.number
-    now = replace(batch.of, held=())
+    now = replace(batch.of if bench.begins else batch.of.over(), held=())
     scan, bench.asked_by = bench.asked_by, None
     if scan is not None:
-        now = replace(now, marks=(*now.marks, Mark(scan, len(now.batches), len(now.files))))
+        now = replace(now, marks=(*now.marks, Mark(scan, len(now.batches), len(now.files), bench.begins)))
+    bench.begins = False
     if batch.files:
         now = replace(now, files=(*now.files, *batch.files), stagings=now.stagings + 1)
         bench.deferred.append(lambda: [f"TRUNCATE {bench.added.as_string(None)}"])  # nobody asks for what is stored
@@ -167,15 +178,20 @@ def refuse_uncollected(view: View) -> None:
             )
 
 
-def skip_duplicates(view: View, bench: Bench, write: Write) -> int:
-    """ON CONFLICT DO NOTHING: take back what is there already; returns how many rows."""
+def skip_duplicates(view: View, bench: Bench, write: Write, ctid: str | None = None) -> int:
+    """ON CONFLICT DO NOTHING: take back what is there already; returns how many rows. One that was the last, or all."""
     written = view.written_of(bench.table.id)
-    same_statement = SQL(
-        "DELETE FROM {a} a USING {a} b WHERE a.{w} = {n} AND b.{w} = {held} AND {same}"
-        " AND (b.{w} < a.{w} OR b.{w} = a.{w} AND b.ctid < a.ctid)"
-    ).format(a=bench.added, w=WRITE, n=Literal(write.number), held=numbers(written.held), same=bench.same_key("a", "b"))
+    if ctid is None:
+        which = SQL("a.{w} = {n} AND (b.{w} < a.{w} OR b.{w} = a.{w} AND b.ctid < a.ctid)").format(
+            w=WRITE, n=Literal(write.number)
+        )
+    else:
+        which = SQL("a.ctid = {at}::tid AND b.ctid <> {at}::tid").format(at=Literal(ctid))
+    same_statement = SQL("DELETE FROM {a} a USING {a} b WHERE {which} AND b.{w} = {held} AND {same}").format(
+        a=bench.added, which=which, w=WRITE, held=numbers(written.held), same=bench.same_key("a", "b")
+    )
     statements = [same_statement]
-    found = _taken(view, bench, written, [write])
+    found = _taken(view, bench, written, [write], ctid)
     if found:
         statements.append(SQL("DELETE FROM {} WHERE ctid = ANY ({}::tid[])").format(bench.added, Literal(found)))
     results = view.at_bench(bench, [statement.as_string(None) for statement in statements])
@@ -228,16 +244,21 @@ def _netted(view: View, bench: Bench, written: Written) -> Batch:
     results = view.at_bench(bench, [_net(view, bench, written, number).as_string(None), *unheld])
     if unheld and results[1].ntuples:
         raise _cannot_hold(view, bench, number)
-    rows, inserted = results[0].command_tuples or 0, sum(bench.counts[write.number] for write in written.held)
-    if all(write.verb == "INSERT" for write in written.held) and rows != inserted:
-        raise _lost(bench, inserted)
+    rows, counted = results[0].command_tuples or 0, sum(bench.counts[write.number] for write in written.held)
+    if rows != counted and all(_one_each(bench, write) for write in written.held):
+        raise _lost(bench, counted)
     return Batch(number, rows, written)
+
+
+def _one_each(bench: Bench, write: Write) -> bool:
+    """Whether each row that a write has counted comes to one version."""
+    return write.verb == "INSERT" or (write.number in bench.row_by_row and not write.new_keys)
 
 
 def _lost(bench: Bench, rows: int) -> QueryError:
     """Never, as far as we know."""
     return QueryError(
-        f"of {rows} new rows of {bench.table} not all are there",
+        f"of {rows} rows of {bench.table} that were written not all are there",
         hint="nothing was changed; this is a fault in Frostline itself",
         sqlstate="XX000",
     )
@@ -365,13 +386,18 @@ def _duplicate(view: View, bench: Bench, ctid: str) -> QueryError:
     )
 
 
-def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write]) -> list[str]:
-    """Added rows (by their place) whose key has a row that the statement did not remove."""
+def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write], ctid: str | None = None) -> list[str]:
+    """Added rows (by their place), or one of them, whose key has a row that the statement did not remove."""
+    which = (
+        SQL("a.{} = {}").format(WRITE, numbers(writes))
+        if ctid is None
+        else SQL("a.ctid = {}::tid").format(Literal(ctid))
+    )
     fresh = SQL(
         "SELECT a.ctid::text, h.op, {keys}, a.{key}::text FROM {added} a"
         " LEFT JOIN LATERAL (SELECT v._op::text AS op FROM {versions} v WHERE {head}"
         " ORDER BY v._seq DESC LIMIT 1) h ON true"
-        " WHERE a.{write} = {w} AND {cold}"
+        " WHERE {which} AND {cold}"
         " AND NOT EXISTS (SELECT FROM {removed} r WHERE {same} AND r.{write} = {held})"
         " ORDER BY a.{key}"
     ).format(
@@ -380,8 +406,8 @@ def _taken(view: View, bench: Bench, written: Written, writes: Sequence[Write]) 
         added=bench.added,
         versions=view.version_rows(bench.table),
         head=bench.same_key("a", "v"),
+        which=which,
         write=WRITE,
-        w=numbers(writes),
         cold=_cold(bench, "a"),
         removed=bench.removed,
         same=bench.same_key("a", "r"),

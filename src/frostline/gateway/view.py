@@ -224,10 +224,10 @@ class View:
         if bench.made and not statements and not bench.deferred:
             return []
         lacking = itertools.chain.from_iterable(later() for later in bench.deferred)
-        creation = [*bench.creation(), *(indexing := bench.indexing()), *lacking]
+        creation = [*bench.creation(), *lacking, *map(bench.index, indexed := bench.to_index())]
         found = self.backing.batch([*creation, *statements])
-        bench.made, bench.indexed = True, bench.indexed or bool(indexing)
-        bench.deferred.clear()
+        bench.made, bench.indexed = True, bench.indexed | set(indexed)
+        bench.settled()
         return found[len(creation) :]
 
     def next_number(self) -> int:
@@ -283,7 +283,9 @@ class View:
         self._look_again()
 
     def restore(self, written: dict[int, Written]) -> None:
-        """Only this was written."""
+        """Only this was written, and whoever was about to store more has given up."""
+        for bench in self.benches.values():
+            bench.begins = False
         if written != self.written:
             self.written = written
             self._look_again()

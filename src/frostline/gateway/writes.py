@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from frostline.errors import QueryError
 from frostline.gateway import lexer
@@ -31,6 +31,14 @@ class Modify:
     returning: tuple[str, ...] | None
     by_ctid: bool  # it names one row that an earlier SELECT returned, by the first parameter
     tokens: Sequence[Token]
+
+    @cached_property
+    def given(self) -> tuple[tuple[str, int], ...] | None:
+        """Columns that are set to parameters, and to which; None: something else is set. DEFAULT is computed later."""
+        texts = [(name, self.text[start:end].strip()) for name, start, end in self.assignments]
+        set_ = [(name, text) for name, text in texts if text != "DEFAULT"]
+        plain = all(text[0] == "$" and text[1:].isdecimal() for _, text in set_)
+        return tuple((name, int(text[1:]) - 1) for name, text in set_) if plain else None
 
     @property
     def select(self) -> str:
@@ -88,6 +96,12 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         where is not None and text[slice(*where)].strip() == "ctid = $1",
         tokens,
     )
+
+
+@lru_cache(maxsize=64)
+def modify_row(text: str) -> Modify:
+    """One that names a row: it comes again for every row of a join."""
+    return modify(text, lexer.tokens(text))
 
 
 def _inside(token: Token, span: tuple[int, int]) -> bool:

@@ -53,6 +53,13 @@ class Range:
     def holds(self, point: Bound) -> bool:
         return (self.lower is None or self.lower <= point) and (self.upper is None or point < self.upper)
 
+    def overlaps(self, other: Range) -> bool:
+        """Whether a key can be in both."""
+        return all(
+            lower is None or upper is None or lower < upper
+            for lower, upper in ((self.lower, other.upper), (other.lower, self.upper))
+        )
+
     def below(self, seam: Bound | None) -> bool:
         """Wholly under the seam (None: nothing is)."""
         return seam is not None and self.upper is not None and self.upper <= seam

@@ -231,6 +231,7 @@ def test_a_table_registered_by_an_older_version_becomes_writable(world: World) -
     world.register("public.old")
     world.run(
         'DROP TRIGGER "!frostline" ON public.old; DROP TRIGGER "!frostline" ON public.old_before;'
+        'DROP TRIGGER "!frostline.before" ON public.old; DROP TRIGGER "!frostline.before" ON public.old_before;'
         "DROP FUNCTION frostline.collect_1; DROP FUNCTION frostline.store_1; DROP FOREIGN TABLE frostline_delta.held_1"
     )
     with connect(world.dsn) as connection:

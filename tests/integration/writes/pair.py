@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -40,24 +40,39 @@ class Pair:
 
     world: World
     tables: tuple[str, str] = ("tiered", "plain")
+    sessions: dict[str, psycopg.Connection[Any]] = field(default_factory=dict)  # by table
 
-    def same(self, statements: Iterable[str], *, commit: bool = False) -> list[Outcome]:
-        """Run the statements in one transaction on each; every result and all rows afterwards must be equal."""
+    def same(self, statements: Iterable[str], *, commit: bool = False, fresh: bool = True) -> list[Outcome]:
+        """Run the statements in one transaction on each; every result and all rows afterwards must be equal.
+
+        Fresh: in sessions of their own, which take longer than most statements.
+        """
         statements = list(statements)
-        tiered, plain = (self.run(table, statements, commit=commit) for table in self.tables)
+        tiered, plain = (self.run(table, statements, commit=commit, fresh=fresh) for table in self.tables)
         for statement, ours, theirs in zip([*statements, "all rows"], tiered, plain, strict=True):
             assert ours == theirs, statement
         return tiered
 
-    def run(self, table: str, statements: Iterable[str], *, commit: bool = False) -> list[Outcome]:
-        with self.world.connect() as connection:
-            connection.execute("SET timezone = 'UTC'")
-            outcomes = []
-            with connection.transaction(force_rollback=not commit):
-                for statement in statements:
-                    outcomes.append(outcome(connection, statement.replace("{t}", table)))
-                outcomes.append(outcome(connection, ALL.format(table), ordered=True))
-            return outcomes
+    def run(self, table: str, statements: Iterable[str], *, commit: bool = False, fresh: bool = True) -> list[Outcome]:
+        if not fresh:
+            if table not in self.sessions or self.sessions[table].closed:
+                self.sessions[table] = self._session()
+            return self._run(self.sessions[table], table, statements, commit)
+        with self._session() as connection:
+            return self._run(connection, table, statements, commit)
+
+    def _session(self) -> psycopg.Connection[Any]:
+        connection = self.world.connect()
+        connection.execute("SET timezone = 'UTC'")
+        return connection
+
+    def _run(
+        self, connection: psycopg.Connection[Any], table: str, statements: Iterable[str], commit: bool
+    ) -> list[Outcome]:
+        with connection.transaction(force_rollback=not commit):
+            outcomes = [outcome(connection, statement.replace("{t}", table)) for statement in statements]
+            outcomes.append(outcome(connection, ALL.format(table), ordered=True))
+        return outcomes
 
 
 def outcome(

@@ -227,6 +227,22 @@ SCRIPTS = [
         "SELECT pg_temp.later(id), i FROM {t} WHERE id % 10 = 5",
         "DROP FUNCTION pg_temp.later",
     ],
+    # joins with many rows, each of which is named
+    [
+        "UPDATE {t} x SET i = o.k, t = o.w FROM other o, generate_series(1, 2) WHERE o.k = x.k",
+        "SAVEPOINT a",
+        "DELETE FROM {t} x USING other o WHERE o.k = x.k AND o.k < 5",
+        "UPDATE {t} x SET i = 1 FROM other o WHERE o.k = x.k",
+        "ROLLBACK TO a",
+        "UPDATE {t} x SET i = -1000 FROM other o WHERE o.k = x.k AND x.id IN (3, 4)",
+        'UPDATE {t} x SET id = x.id + 1000, c = NULL, j = \'{"a": "tab\\t \\\\"}\' FROM other o'
+        " WHERE o.k = x.k AND o.k = 3",
+        "DELETE FROM {t} x USING other o WHERE o.k = x.k AND o.w = 'w4'",
+        "WITH a AS (UPDATE {t} x SET i = 7 FROM other o WHERE o.k = x.k AND o.k < 2)"
+        " UPDATE {t} x SET t = 'both' FROM other o WHERE o.k = x.k AND o.k IN (1, 2)",
+        "UPDATE {t} x SET k = NULL, i = x.i + 1 FROM other o WHERE o.k = x.k",
+        "SELECT sum(i), count(k) FROM {t}",
+    ],
     # moves back and forth
     [
         "UPDATE {t} SET ts = '2026-11-20Z' WHERE id = 3",
@@ -267,6 +283,52 @@ SCRIPTS = [
         "INSERT INTO {t} (id, ts, i) SELECT x, '2026-01-05Z', bump_{t}(31) FROM generate_series(1000, 1004) x"
         " RETURNING id, i",
         "SELECT id, i FROM {t} WHERE id IN (30, 31, 430)",
+    ],
+    # triggers that change rows which the very statement that fired them has changed
+    [
+        "CREATE FUNCTION changed_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "  IF pg_trigger_depth() > 1 THEN RETURN NULL;"
+        "  ELSIF tg_op = 'DELETE' THEN"
+        "    UPDATE {t} SET t = 'left by ' || OLD.id WHERE id IN (OLD.id, OLD.id + 1);"
+        "    INSERT INTO {t} (id, ts) SELECT OLD.id, OLD.ts WHERE OLD.id % 2 = 0;"
+        "  ELSIF NEW.i = 80 THEN UPDATE {t} SET t = t || ' own' WHERE id = NEW.id;"
+        "  ELSIF NEW.i = 81 THEN UPDATE {t} SET t = t || ' next', id = id + 1000 WHERE id = NEW.id + 1;"
+        "  ELSIF NEW.i = 82 THEN DELETE FROM {t} WHERE id IN (NEW.id + 1, NEW.id + 2);"
+        "  ELSIF NEW.i = 83 THEN"
+        "    UPDATE {t} x SET t = y.t || s FROM {t} y, generate_series(1, 3, 3) s, generate_series(1, 2)"
+        "    WHERE x.id = NEW.id AND y.id = NEW.id - 1;"
+        "    WITH d AS (DELETE FROM {t} WHERE id = NEW.id RETURNING *), u AS (UPDATE {t} SET i = 84 WHERE id = NEW.id)"
+        "    INSERT INTO {t} (id, ts, t) SELECT id, ts, t || ' again' FROM d;"
+        "  END IF; RETURN NULL; END $$",
+        "CREATE TRIGGER c AFTER INSERT OR UPDATE OR DELETE ON {t} FOR EACH ROW EXECUTE FUNCTION changed_{t}()",
+        "UPDATE {t} SET i = 80 WHERE id IN (3, 4, 203, 403) RETURNING id, t",
+        "UPDATE {t} SET i = 81 WHERE id IN (5, 6, 205, 405)",
+        "UPDATE {t} SET i = 82 WHERE id IN (10, 11, 210, 410)",
+        "UPDATE {t} SET i = 83 WHERE id IN (15, 16, 415)",
+        "DELETE FROM {t} WHERE id IN (20, 21, 220, 420)",
+        "INSERT INTO {t} (id, ts, i, t) SELECT x, timestamptz '2026-01-05Z' + x % 2 * interval '31 days', 80, 'new'"
+        " FROM generate_series(1000, 1003) x RETURNING id, t",
+        "SAVEPOINT a",
+        "UPDATE {t} SET i = 80 WHERE id IN (30, 31)",
+        "ROLLBACK TO a",
+        "UPDATE {t} SET i = 80 WHERE id IN (30, 31)",
+    ],
+    # and functions that do, while it goes on
+    [
+        "CREATE FUNCTION bump_{t}(which bigint) RETURNS int LANGUAGE plpgsql AS $$ DECLARE found int; BEGIN"
+        "  UPDATE {t} SET i = coalesce(i, 0) + 1000 WHERE id = which RETURNING i INTO found;"
+        "  RETURN coalesce(found, -1); END $$",
+        "CREATE FUNCTION undone_{t}(which bigint) RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
+        "  DELETE FROM {t} WHERE id = which; IF which % 2 = 0 THEN RAISE division_by_zero; END IF; RETURN 1;"
+        " EXCEPTION WHEN division_by_zero THEN RETURN 2; END $$",
+        "UPDATE {t} SET t = 'x' WHERE id IN (20, 21, 220, 420, 421) AND bump_{t}(id - 1) > 0 RETURNING id, t",
+        "DELETE FROM {t} WHERE id IN (30, 31, 230, 430, 431) AND bump_{t}(id - 1) > -9",
+        "UPDATE {t} SET t = 'y' WHERE id IN (40, 41, 42, 240, 440) AND undone_{t}(id - 1) > 0",
+        # Its scans that come to rows later see none of what it has changed, though that is stored by then.
+        "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id + 1 = x.id AND x.id BETWEEN 199 AND 202"
+        " AND bump_{t}(x.id + 100) > 0 RETURNING x.id, x.t",
+        "INSERT INTO {t} (id, ts, i) SELECT x, timestamptz '2026-01-05Z' + x * interval '1 s', bump_{t}(x - 1)"
+        " FROM generate_series(1000, 1002) x RETURNING id, i",
     ],
     # views, and rows they hide
     [

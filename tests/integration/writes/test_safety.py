@@ -281,6 +281,7 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
     finally:
         client.execute("RESET ROLE; ALTER TABLE tiered DISABLE ROW LEVEL SECURITY; DROP POLICY part ON tiered")
         client.execute('DROP TRIGGER IF EXISTS "! frostline policies" ON tiered')
+        client.execute('DROP TRIGGER IF EXISTS "! frostline policies.before" ON tiered')
         client.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
     assert pair.world.run(FIVE) == before
 
