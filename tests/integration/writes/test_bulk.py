@@ -177,21 +177,21 @@ def test_without_its_trigger_nothing_is_committed(client: psycopg.Connection[Any
 def test_a_row_that_comes_while_files_are_written_is_not_doubled(bulk: Pair, tmp_path: Path, level: str) -> None:
     client, other = open_at(bulk, level), bulk.world.connect()
     start = 20000 + 1000 * LEVELS.index(level)
-    place = f"timestamptz '2026-01-01 00:30Z' + {(start + 50) % 1400} * interval '1 hour'"
-    first, row = threading.Event(), start + 950
+    first, row, beside = threading.Event(), start + 950, start + 850
 
     def act(point: str) -> None:
         if point == "write.flushed" and not first.is_set():
             first.set()
+            place = f"timestamptz '2026-01-01 00:30Z' + {beside % 1400} * interval '1 hour'"
             other.execute(f"INSERT INTO bulk (id, ts) VALUES ({row}, {place})")
 
-    with at(tmp_path, act):  # another row, at the same time
+    with at(tmp_path, act):  # another row, at the same time and among theirs
         client.execute(new(start + 800, start + 899).format(t="bulk"))
     client.commit()
     assert first.is_set()
     assert bulk.world.run(f"SELECT count(*) FROM bulk WHERE id BETWEEN {start + 800} AND {start + 999}") == [(101,)]
     first.clear()
-    row = start + 50
+    row = beside = start + 50
     with at(tmp_path, act), pytest.raises(psycopg.errors.SerializationFailure):
         client.execute(new(start, start + 99).format(t="bulk"))
     client.rollback()
