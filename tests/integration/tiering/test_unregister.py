@@ -199,7 +199,23 @@ def test_wherever_it_ends_the_next_run_goes_on(world: World, tmp_path: Path, how
         assert after[name] == found, name
 
 
+ODD = """
+CREATE TABLE public."%d" ("%(a)s" date, "v%" int, PRIMARY KEY ("%(a)s")) PARTITION BY RANGE ("%(a)s");
+CREATE TABLE public."%s" PARTITION OF public."%d" FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+INSERT INTO public."%d" VALUES ('2020-01-05', 1);
+"""
+
+
+def _names_have_percent_signs(world: World) -> None:
+    world.run(ODD)
+    world.register('public."%d"')
+    world.archive('public."%d"')
+    assert [one.rows for one in unregister(world.settings, 'public."%d"', Silent(), keep_lake=False).returned] == [1]
+    assert world.run('SELECT "v%", tableoid::regclass::text FROM public."%d"') == [(1, '"%s"')]
+
+
 def test_the_lake_can_be_kept_and_all_of_frostline_removed(world: World) -> None:
+    _names_have_percent_signs(world)
     world.run(TABLE)
     world.register("public.events")
     world.archive("public.events")

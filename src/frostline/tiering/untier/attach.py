@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
@@ -28,15 +28,15 @@ _SHOWN = 5
 # Numbers of transactions go round: one that seems to be in the future is of long ago.
 _OLDER = """
 WITH changed AS (
-    SELECT age(p.xmin) AS ago FROM frostline.periods p WHERE p.foreign_table = %(period)s::oid
+    SELECT age(p.xmin) AS ago FROM frostline.periods p WHERE p.foreign_table = {period}::oid
     UNION ALL
     SELECT age(d.xmin) FROM frostline.operations o CROSS JOIN LATERAL unnest(o.loaded) v (seq)
-    JOIN {delta} d ON d._seq = v.seq WHERE o.id = %(operation)s
+    JOIN {delta} d ON d._seq = v.seq WHERE o.id = {operation}
     UNION ALL
-    SELECT age(o.overtook::xid) FROM frostline.operations o WHERE o.id = %(operation)s AND o.overtook IS NOT NULL
+    SELECT age(o.overtook::xid) FROM frostline.operations o WHERE o.id = {operation} AND o.overtook IS NOT NULL
 )
 SELECT l.virtualtransaction,
-       format('pid %%s (%%s, since %%s): %%s', a.pid, coalesce(a.state, a.backend_type, '?'),
+       format('pid %s (%s, since %s): %s', a.pid, coalesce(a.state, a.backend_type, '?'),
               coalesce(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?'), coalesce(left(a.query, 200), ''))
 FROM pg_stat_activity a
 JOIN pg_locks l ON l.pid = a.pid AND l.locktype = 'virtualxid' AND l.granted
@@ -86,12 +86,13 @@ def attach(connection: Connection, operation: Operation) -> None:
 
 def _wait_for_older(connection: Connection, operation: Operation) -> None:
     """Until no snapshot is left that some change of the period is not in. Where nothing was changed, at once."""
-    query = SQL(_OLDER).format(delta=Identifier(*operation.managed.delta))
-    parameters = {"period": operation.period.oid, "operation": operation.id}
+    # Not as parameters: a percent sign in the delta's name would be taken for one.
+    values = {"period": Literal(operation.period.oid), "operation": Literal(operation.id)}
+    query = SQL(_OLDER).format(delta=Identifier(*operation.managed.delta), **values)
     tell = wanted(connection, operation, []).tell
     assert tell is not None
     # Those that come later see all of it.
-    older: dict[str, str] = dict(connection.execute(query, parameters).fetchall())
+    older: dict[str, str] = dict(connection.execute(query).fetchall())
     deadline, waited = time.monotonic() + operation.locks.patience, bool(older)
     while older:
         tell([{"query": said} for said in list(older.values())[:_SHOWN]])
@@ -105,7 +106,7 @@ def _wait_for_older(connection: Connection, operation: Operation) -> None:
                 sqlstate="55P03",
             )
         time.sleep(_LOOK_SECONDS)
-        still = {key for key, _ in connection.execute(query, parameters)}
+        still = {key for key, _ in connection.execute(query)}
         older = {key: said for key, said in older.items() if key in still}
     if waited:
         tell(None)
