@@ -364,9 +364,13 @@ def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections
       IF inside OPERATOR(pg_catalog.<>) 'held' THEN
         RETURN NULL;
       END IF;
+      -- It was written by whoever called this, who may be subject to policies though this statement is not.
+      subject := subject OR EXISTS (
+        SELECT FROM frostline.tables t JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.relation
+        WHERE t.id OPERATOR(pg_catalog.=) {number} AND c.relrowsecurity);
     END IF;
-    PERFORM frostline.{store}(tg_relid, tg_nargs OPERATOR(pg_catalog.>) 0);"""
-    ).format(id=Literal(str(id_)), store=Identifier(f"store_{id_}"))
+    PERFORM frostline.{store}(tg_relid, subject);"""
+    ).format(id=Literal(str(id_)), number=Literal(id_), store=Identifier(f"store_{id_}"))
     if not connections.used_in_transaction:
         call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
     return SQL(
@@ -374,6 +378,7 @@ def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections
 LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
 DECLARE
   inside text := '';  -- what calls this statement
+  subject bool := tg_nargs OPERATOR(pg_catalog.>) 0;
 BEGIN
   IF tg_when OPERATOR(pg_catalog.=) 'BEFORE' THEN
     GET DIAGNOSTICS inside = PG_CONTEXT;

@@ -245,14 +245,15 @@ def _netted(view: View, bench: Bench, written: Written) -> Batch:
     if unheld and results[1].ntuples:
         raise _cannot_hold(view, bench, number)
     rows, counted = results[0].command_tuples or 0, sum(bench.counts[write.number] for write in written.held)
-    if rows != counted and all(_one_each(bench, write) for write in written.held):
+    if rows != counted and _one_each(bench, written.held):
         raise _lost(bench, counted)
     return Batch(number, rows, written)
 
 
-def _one_each(bench: Bench, write: Write) -> bool:
-    """Whether each row that a write has counted comes to one version."""
-    return write.verb == "INSERT" or (write.number in bench.row_by_row and not write.new_keys)
+def _one_each(bench: Bench, writes: Sequence[Write]) -> bool:
+    """Whether each row that was counted comes to one version; a new row and one that is removed may be one together."""
+    named = (write.number in bench.row_by_row and not write.new_keys for write in writes)
+    return all(write.verb == "INSERT" for write in writes) or all(named)
 
 
 def _lost(bench: Bench, rows: int) -> QueryError:

@@ -261,6 +261,10 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
         assert writing.equip(client) == []
         found = client.execute("SELECT 'frostline.store_' || id || '(0, false)' FROM frostline.tables").fetchone()
         store = found[0] if found else ""
+        client.execute(
+            "CREATE FUNCTION touch() RETURNS int LANGUAGE plpgsql SECURITY DEFINER"
+            " AS 'BEGIN UPDATE public.tiered SET i = i WHERE id = 6; RETURN 1; END'"
+        )
         client.execute(f"SET ROLE {role}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             client.execute(f"INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500) RETURNING {store}")
@@ -268,6 +272,8 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
             "UPDATE tiered SET i = 500 WHERE id = 5",
             "INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500)",
             "UPDATE tiered SET ts = '2026-11-20Z', i = 500 WHERE id = 5",
+            "UPDATE tiered SET i = 500 WHERE id = 5 RETURNING touch()",  # by somebody who is not subject to it
+            "INSERT INTO tiered (id, ts, i) VALUES (1000, '2026-01-05Z', 500) RETURNING touch()",
         ):
             with pytest.raises(psycopg.errors.FeatureNotSupported, match="row-level security"):
                 client.execute(statement)
@@ -275,11 +281,13 @@ def test_row_level_security_is_not_passed_by(pair: Pair, client: psycopg.Connect
             assert client.execute("SELECT count(*) FROM tiered").fetchall() == [(105,)]
             assert client.execute("UPDATE tiered SET i = 50 WHERE id = 405").rowcount == 1
             assert client.execute("DELETE FROM tiered WHERE id IN (5, 6)").rowcount == 1
+            assert client.execute("SELECT touch()").fetchall() == [(1,)]
         client.execute("RESET ROLE")
         with client.transaction(force_rollback=True):
             assert client.execute("UPDATE tiered SET i = 500 WHERE id = 5").rowcount == 1
     finally:
         client.execute("RESET ROLE; ALTER TABLE tiered DISABLE ROW LEVEL SECURITY; DROP POLICY part ON tiered")
+        client.execute("DROP FUNCTION IF EXISTS touch")
         client.execute('DROP TRIGGER IF EXISTS "! frostline policies" ON tiered')
         client.execute('DROP TRIGGER IF EXISTS "! frostline policies.before" ON tiered')
         client.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
