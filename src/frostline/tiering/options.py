@@ -14,7 +14,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-from frostline.catalog import queries, registry
+from frostline.catalog import registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -457,9 +457,8 @@ def _together(connection: Connection, table: Table, values: Mapping[str, object]
 
 def _check_cold_keys(connection: Connection, managed: Managed, *, checked: bool) -> None:
     """Triggers on the referenced tables, and what new cold rows are checked by, made or taken away."""
-    for trigger, schema, name in queries.rows(connection, "reference_guards", table=managed.id):
-        connection.execute(SQL("DROP TRIGGER {} ON {}").format(Identifier(trigger), Identifier(schema, name)))
-    made = writing.statements(
+    made = references.removal(connection, managed.id)
+    made += writing.statements(
         connection, managed.table, managed.id, managed.delta, managed.hot, managed.hot_oid, checked=checked
     )
     if checked:

@@ -12,6 +12,7 @@ from frostline.delta import collect, follow
 from frostline.delta.collect import Target
 from frostline.delta.tables import create_shape
 from frostline.model.tables import Table
+from frostline.tiering import references
 from frostline.tiering.locks import with_short_locks
 
 
@@ -51,6 +52,8 @@ def equip(connection: Connection) -> list[str]:
         made = statements(connection, managed.table, id_, managed.delta, managed.hot, managed.hot_oid, checked=checked)
         for name in queries.rows(connection, "foreign_partitions", table=id_):
             made += collect.triggers(id_, Identifier(*name))
+        if checked:
+            made += references.renewal(connection, managed.hot_oid, id_)
         with_short_locks(connection, partial(_execute, connection, made), f"equipping {managed.table}")
         done.append(f"what writes cold rows of {managed.table}")
     return done

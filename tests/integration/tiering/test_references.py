@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from fix_tiering import World
 from frostline.catalog.database import connect
-from frostline.tiering import register
+from frostline.tiering import register, writing
 from frostline.tiering.archive import swap
 
 TABLE = """
@@ -70,6 +71,98 @@ def _what_harms_nobody(world: World) -> None:
     client.execute("DELETE FROM public.late WHERE k = 3")  # checked at the end, and by then it is back
     client.execute("INSERT INTO public.late VALUES (3)")
     client.commit()
+
+
+ACTIONS = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+MODES = ("", " DEFERRABLE INITIALLY DEFERRED")
+PARENTS = [(action, mode) for action in ACTIONS for mode in MODES]
+
+
+def _twin(name: str) -> str:
+    """A table with a foreign key of every kind: rows 0 to 4 will be cold, 5 to 9 hot."""
+    parents, columns, made = [], [], []
+    for number, (action, mode) in enumerate(PARENTS):
+        parents.append(f"CREATE TABLE {name}_p{number} (k int PRIMARY KEY)")
+        parents.append(f"INSERT INTO {name}_p{number} SELECT generate_series(-1, 9)")
+        columns.append(
+            f"c{number} int DEFAULT -1 REFERENCES {name}_p{number} ON DELETE {action} ON UPDATE {action}{mode}"
+        )
+        made.append("i")
+    return f"""
+        {"; ".join(parents)};
+        CREATE TABLE {name}_two (a int, b int, PRIMARY KEY (a, b)) PARTITION BY LIST (b);
+        CREATE TABLE {name}_two_1 PARTITION OF {name}_two FOR VALUES IN (1);
+        CREATE TABLE {name}_two_2 PARTITION OF {name}_two FOR VALUES IN (2, 3);
+        INSERT INTO {name}_two SELECT i, 1 + i % 2 FROM generate_series(0, 9) i;
+        CREATE TABLE {name} (id bigint, ts timestamptz, {", ".join(columns)}, a int, b int, PRIMARY KEY (id, ts),
+            FOREIGN KEY (a, b) REFERENCES {name}_two ON DELETE SET NULL (a) ON UPDATE CASCADE) PARTITION BY RANGE (ts);
+        CREATE TABLE {name}_01 PARTITION OF {name} FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+        CREATE TABLE {name}_now PARTITION OF {name} FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
+        INSERT INTO {name}
+        SELECT i, timestamptz '2020-01-05' + i / 5 * interval '1 month', {", ".join(made)}, i, 1 + i % 2
+        FROM generate_series(0, 9) i;
+    """
+
+
+def _scripts() -> Iterator[list[str]]:
+    for number in range(len(PARENTS)):
+        parent = f"{{t}}_p{number}"
+        yield [f"DELETE FROM {parent} WHERE k = 2"]
+        yield [f"DELETE FROM {parent} WHERE k IN (3, 7)"]
+        yield [f"UPDATE {parent} SET k = 53 WHERE k = 3"]
+        yield [f"DELETE FROM {parent} WHERE k = 2", "SELECT count(*) FROM {t}", f"INSERT INTO {parent} VALUES (2)"]
+        yield [f"WITH gone AS (DELETE FROM {parent} WHERE k = 2 RETURNING k) INSERT INTO {parent} SELECT k FROM gone"]
+    yield ["SET frostline.strict = on", "DELETE FROM {t}_p4 WHERE k IN (3, 7)"]
+    yield ["DELETE FROM {t}_two WHERE a IN (2, 7)"]
+    yield ["UPDATE {t}_two SET b = 3 WHERE a = 3"]  # within its partition
+    yield ["UPDATE {t}_two SET a = 53 WHERE a IN (2, 7)"]
+    yield ["UPDATE {t}_two SET b = 1 WHERE a = 7"]  # to another one, and only a hot row refers to it
+
+
+def test_what_a_key_does_to_rows_that_refer_to_it_is_done_to_cold_ones_alike(any_world: World) -> None:
+    world = any_world
+    for name in ("kept", "kept_twin"):
+        world.run(_twin(name))
+    world.register("public.kept")
+    assert len(world.archive("public.kept")) == 1
+    clients = {name: world.connect(autocommit=False) for name in ("kept", "kept_twin")}
+    for script in _scripts():
+        tiered, plain = (_outcomes(clients[name], name, script) for name in clients)
+        assert tiered == plain, script
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="belongs into another partition"):
+        world.run("UPDATE kept_two SET b = 2 WHERE a = 4")
+    assert world.run("SELECT count(*) FROM kept WHERE (a, b) = (4, 1)") == [(1,)]
+    _older_guards_are_renewed(world)
+
+
+def _outcomes(client: psycopg.Connection[Any], name: str, script: list[str]) -> list[object]:
+    """What each statement says, and what is there in the end, when deferred keys have been checked."""
+    found: list[object] = []
+    for statement in [*script, "SET CONSTRAINTS ALL IMMEDIATE", "SELECT r::text FROM {t} r ORDER BY 1"]:
+        try:
+            with client.transaction():
+                cursor = client.execute(statement.replace("{t}", name))
+                found.append(cursor.fetchall() if cursor.description else cursor.statusmessage)
+        except psycopg.Error as error:
+            found.append(error.sqlstate)
+    client.rollback()
+    return found
+
+
+def _older_guards_are_renewed(world: World) -> None:
+    """A version before this deferred whatever a deferrable key does."""
+    guards = "SELECT tgname, tgdeferrable FROM pg_trigger WHERE tgname LIKE 'frostline_%' AND tgparentid = 0 ORDER BY 1"
+    before = world.run(guards)
+    name = next(trigger for trigger, _ in before if trigger.endswith("c5_fkey_delete"))
+    ((definition,),) = world.run(f"SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = '{name}'")
+    deferrable = definition.replace("NOT DEFERRABLE INITIALLY IMMEDIATE", "DEFERRABLE")
+    world.run(f"DROP TRIGGER {name} ON kept_p5; {deferrable}")
+    world.run("DROP TRIGGER frostline_1_1_kept_a_b_fkey_move ON kept_two")
+    assert world.run(guards) != before
+    world.run("COMMENT ON FUNCTION frostline.store_1(oid, bool) IS 'an older one'")
+    with connect(world.dsn) as connection:
+        assert writing.equip(connection) == ["what writes cold rows of public.kept"]
+    assert world.run(guards) == before
 
 
 def test_a_transaction_older_than_the_archived_period_overlooks_nothing(

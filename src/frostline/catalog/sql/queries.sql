@@ -146,7 +146,8 @@ WHERE c.oid = %(oid)s;
 -- Outbound foreign keys: what a trigger on the referenced table must know.
 SELECT c.conname, n.nspname, r.relname, c.confdeltype::text, c.confupdtype::text, c.condeferrable, c.condeferred,
        ARRAY(SELECT a.attname::text FROM unnest(c.confkey) k(attnum)
-             JOIN pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum)
+             JOIN pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum),
+       r.relkind = 'p'
 FROM pg_constraint c
 JOIN pg_class r ON r.oid = c.confrelid
 JOIN pg_namespace n ON n.oid = r.relnamespace
@@ -155,7 +156,7 @@ ORDER BY c.conname;
 
 -- name: reference_guards
 -- Triggers on other tables that keep what cold rows of a table refer to.
-SELECT t.tgname, n.nspname, c.relname
+SELECT t.tgname, n.nspname, c.relname, t.tgdeferrable
 FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE t.tgfoid = 'frostline.keep_cold_references()'::regprocedure AND t.tgparentid = 0
   AND split_part(encode(t.tgargs, 'escape'), '\000', 1) = %(table)s::text
