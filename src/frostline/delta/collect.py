@@ -19,14 +19,15 @@ from frostline.model.types import delta_type
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
 BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
-VERSION = "stores cold rows, version 9"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 10"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
 # follow, or that they are too many for that. It says so in other signs with every change of what function and gateway
 # say to each other; by those of before, which stand here as well, an older gateway is known.
 ALL, FEW, MANY, OLDER = "0", "<", ">", ("=", "+")
 # Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
 _NESTED = "%\n%\n%\n%"
-# A session that has met no foreign partition has not even loaded postgres_fdw.
+# A session that has met no foreign partition has not even loaded postgres_fdw. Tested in the functions, not by the
+# triggers: Postgres reads a trigger's condition anew for every statement, which takes longer than calling them.
 _MET = SQL("pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL")
 
 
@@ -61,6 +62,10 @@ def function_name(id_: int) -> str:
     return f"collect_{id_}"
 
 
+def begins_name(id_: int) -> str:
+    return f"begins_{id_}"
+
+
 @dataclass(frozen=True)
 class Target:
     """A registered table as what stores its cold writes sees it."""
@@ -86,7 +91,8 @@ def functions(target: Target, connections: Connections) -> list[Composed]:
         # Whoever could call it before the trigger does would pass by what the trigger knows of policies.
         SQL("REVOKE ALL ON FUNCTION frostline.{}(oid, bool) FROM PUBLIC").format(store),
         SQL("COMMENT ON FUNCTION frostline.{}(oid, bool) IS {}").format(store, Literal(VERSION)),
-        _trigger_function(target.id, target.delta, connections),
+        _after(target.id, target.delta, connections),
+        _before(target.id, target.delta, connections),
     ]
 
 
@@ -108,11 +114,11 @@ def policy_triggers(id_: int, relation: Identifier, *, above: bool = False) -> l
 def _trigger(id_: int, relation: Composable, name: str, when: Composable | None, *, above: bool) -> list[Composed]:
     # Several branches of the table above may be tiered, each with a trigger there.
     suffix = f" {id_}" if above else ""
-    function, arguments = Identifier(function_name(id_)), SQL("subject" if name == SUBJECT else "")
+    arguments = SQL("subject" if name == SUBJECT else "")
     made = []
-    for moment, trigger, condition in (
-        ("AFTER", Identifier(name + suffix), when),
-        ("BEFORE", Identifier(name + BEFORE + suffix), SQL(" AND ").join([when, _MET]) if when else _MET),
+    for moment, trigger, function in (
+        ("AFTER", Identifier(name + suffix), function_name(id_)),
+        ("BEFORE", Identifier(name + BEFORE + suffix), begins_name(id_)),
     ):
         made += [
             SQL(
@@ -122,8 +128,8 @@ def _trigger(id_: int, relation: Composable, name: str, when: Composable | None,
                 trigger,
                 SQL(moment),
                 relation,
-                SQL("WHEN ({}) ").format(condition) if condition else SQL(""),
-                function,
+                SQL("WHEN ({}) ").format(when) if when else SQL(""),
+                Identifier(function),
                 arguments,
             ),
             # Logical replication and session_replication_role = replica pass ordinary triggers by.
@@ -345,11 +351,8 @@ END $frostline$"""
     )
 
 
-def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
-    """As cheap as can be for hot rows: see `_MET`.
-
-    A statement that another one calls, in a function or a trigger, sees what that has changed so far: it is stored when
-    the inner one begins. A statement with several parts begins as often; the setting tells.
+def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
+    """What a trigger at a statement's end does: as little as can be where it came to hot rows only, see `_MET`.
 
     Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
     is whatever it held: the commit would say so if this transaction had anything to do with it.
@@ -357,63 +360,105 @@ def _trigger_function(id_: int, delta: tuple[str, str], connections: Connections
     The lock is new to the transaction, so its session takes notice of what others have committed. Else it would go on
     with the function it knows, though the gateway has had it made anew, for new columns, after the statement began.
     """
-    used = " AND c.used_in_xact" if connections.used_in_transaction else ""
-    call = SQL(
-        """IF tg_when OPERATOR(pg_catalog.=) 'BEFORE' THEN
-      DELETE FROM frostline.call_begins c WHERE c.argument OPERATOR(pg_catalog.=) {id} RETURNING c.answer INTO inside;
-      IF inside OPERATOR(pg_catalog.<>) 'held' THEN
-        RETURN NULL;
-      END IF;
-      -- It was written by whoever called this, who may be subject to policies though this statement is not.
-      subject := subject OR EXISTS (
-        SELECT FROM frostline.tables t JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.relation
-        WHERE t.id OPERATOR(pg_catalog.=) {number} AND c.relrowsecurity);
-    END IF;
-    PERFORM frostline.{store}(tg_relid, subject);"""
-    ).format(id=Literal(str(id_)), number=Literal(id_), store=Identifier(f"store_{id_}"))
-    if not connections.used_in_transaction:
-        call = SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
     return SQL(
         """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
-DECLARE
-  inside text := '';  -- what calls this statement
-  subject bool := tg_nargs OPERATOR(pg_catalog.>) 0;
 BEGIN
-  IF tg_when OPERATOR(pg_catalog.=) 'BEFORE' THEN
-    GET DIAGNOSTICS inside = PG_CONTEXT;
-    IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0 THEN  -- nothing but this function: the client's own
-      RETURN NULL;
+  IF {met} THEN
+    {look}
+    IF FOUND THEN
+      PERFORM pg_catalog.set_config({inside}, '', true);
+      IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
+        PERFORM frostline.refuse_two_tiers({id}, tg_relid);
+      END IF;
+      LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
+      {store}
     END IF;
-    inside := pg_catalog.substr(inside, pg_catalog.strpos(inside, E'\\n'));
-    IF inside OPERATOR(pg_catalog.=) pg_catalog.current_setting({inside}, true) THEN
-      RETURN NULL;
-    END IF;
-  ELSIF NOT ({met}) THEN
-    RETURN NULL;
-  END IF;
-  IF EXISTS (SELECT FROM {schema}.postgres_fdw_get_connections() c
-             WHERE c.server_name OPERATOR(pg_catalog.=) {server}{used}) THEN
-    PERFORM pg_catalog.set_config({inside}, inside, true);
-    IF tg_when OPERATOR(pg_catalog.=) 'AFTER' AND pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
-      PERFORM frostline.refuse_two_tiers({id}, tg_relid);
-    END IF;
-    LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
-    {call}
   END IF;
   RETURN NULL;
 END $frostline$"""
     ).format(
         function=Identifier(function_name(id_)),
         met=_MET,
+        look=_look(connections),
+        inside=_inside(id_),
         id=Literal(id_),
-        inside=Literal(f"frostline.inside_{id_}"),
-        schema=Identifier(connections.schema),
-        server=Literal(SERVER_NAME),
-        used=SQL(used),
         delta=Identifier(*delta),
-        call=call,
+        store=_reaching(_stored(id_, SQL("tg_nargs OPERATOR(pg_catalog.>) 0")), connections),
     )
+
+
+def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
+    """What a trigger at a statement's beginning does, if another statement calls it: in a function or a trigger.
+
+    Such a statement sees what the other has changed so far, so that is stored now. A statement with several parts
+    begins as often; the setting tells. What is stored was written by whoever called this, who may be subject to
+    policies though this statement is not.
+    """
+    subject = SQL(
+        """tg_nargs OPERATOR(pg_catalog.>) 0 OR EXISTS (
+        SELECT FROM frostline.tables t JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.relation
+        WHERE t.id OPERATOR(pg_catalog.=) {} AND c.relrowsecurity)"""
+    ).format(Literal(id_))
+    call = SQL(
+        """DELETE FROM frostline.call_begins c WHERE c.argument OPERATOR(pg_catalog.=) {}
+    RETURNING c.answer INTO inside;
+    IF inside OPERATOR(pg_catalog.=) 'held' THEN
+      {}
+    END IF;"""
+    ).format(Literal(str(id_)), _stored(id_, subject))
+    return SQL(
+        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
+DECLARE
+  inside text;  -- what calls this statement
+BEGIN
+  GET DIAGNOSTICS inside = PG_CONTEXT;
+  IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0 THEN  -- nothing but this function: the client's own
+    RETURN NULL;
+  END IF;
+  inside := pg_catalog.substr(inside, pg_catalog.strpos(inside, E'\\n'));
+  IF NOT ({met}) OR inside OPERATOR(pg_catalog.=) pg_catalog.current_setting({setting}, true) THEN
+    RETURN NULL;
+  END IF;
+  {look}
+  IF FOUND THEN
+    PERFORM pg_catalog.set_config({setting}, inside, true);
+    LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
+    {call}
+  END IF;
+  RETURN NULL;
+END $frostline$"""
+    ).format(
+        function=Identifier(begins_name(id_)),
+        met=_MET,
+        look=_look(connections),
+        setting=_inside(id_),
+        delta=Identifier(*delta),
+        call=_reaching(call, connections),
+    )
+
+
+def _look(connections: Connections) -> Composed:
+    """Sets FOUND: whether this transaction may have used the gateway."""
+    used = SQL(" AND c.used_in_xact" if connections.used_in_transaction else "")
+    return SQL(
+        "PERFORM FROM {}.postgres_fdw_get_connections() c WHERE c.server_name OPERATOR(pg_catalog.=) {}{};"
+    ).format(Identifier(connections.schema), Literal(SERVER_NAME), used)
+
+
+def _stored(id_: int, subject: Composable) -> Composed:
+    return SQL("PERFORM frostline.{}(tg_relid, {});").format(Identifier(f"store_{id_}"), subject)
+
+
+def _reaching(call: Composed, connections: Connections) -> Composed:
+    if connections.used_in_transaction:
+        return call
+    return SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
+
+
+def _inside(id_: int) -> Literal:
+    return Literal(f"frostline.inside_{id_}")
 
 
 def _percent(name: str) -> str:

@@ -201,7 +201,7 @@ def _statements(connection: Connection, managed: Managed, locks: Wanted) -> list
 def _remove(connection: Connection, managed: Managed) -> list[Composed]:
     """Foreign partition, triggers, functions, tables, and the registry's rows."""
     id_, foreign = managed.id, periods(connection, managed)
-    functions = [f"{what}_{id_}" for what in ("collect", "store", "capture", "no_truncate", "archived")]
+    functions = [f"{what}_{id_}" for what in ("collect", "begins", "store", "capture", "no_truncate", "archived")]
     triggers = queries.rows(connection, "own_triggers", table=id_, functions=functions)
     gone = {period.oid for period in foreign}
     # A function is called by triggers, a table's row type named by functions: in this order.

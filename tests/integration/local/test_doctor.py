@@ -169,7 +169,7 @@ def _functions_of_others(world: World) -> None:
     """As an upgrade of Postgres leaves them, and an older Frostline made them."""
     with connect(world.dsn) as connection:
         other = collect.Connections(follow.connections(connection).schema, used_in_transaction=False)
-        before = collect._trigger_function(1, ("frostline_delta", "events_1"), other).as_string(connection)
+        before = collect._after(1, ("frostline_delta", "events_1"), other).as_string(connection)
     key = ("public.events", "triggers")
     repaired_as_told(world, before, key, WARNING, "made for another version of Postgres")
     assert "used_in_xact" in world.run("SELECT prosrc FROM pg_proc WHERE proname = 'collect_1'")[0][0]

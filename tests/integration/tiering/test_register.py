@@ -232,7 +232,8 @@ def test_a_table_registered_by_an_older_version_becomes_writable(world: World) -
     world.run(
         'DROP TRIGGER "!frostline" ON public.old; DROP TRIGGER "!frostline" ON public.old_before;'
         'DROP TRIGGER "!frostline.before" ON public.old; DROP TRIGGER "!frostline.before" ON public.old_before;'
-        "DROP FUNCTION frostline.collect_1; DROP FUNCTION frostline.store_1; DROP FOREIGN TABLE frostline_delta.held_1"
+        "DROP FUNCTION frostline.collect_1; DROP FUNCTION frostline.begins_1; DROP FUNCTION frostline.store_1;"
+        "DROP FOREIGN TABLE frostline_delta.held_1"
     )
     with connect(world.dsn) as connection:
         assert writing.equip(connection) == ["what writes cold rows of public.old"]
