@@ -20,10 +20,11 @@ TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's trigg
 SUBJECT = "! frostline policies"  # and this before that
 BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
 VERSION = "stores cold rows, version 10"  # its comment; functions of an older one are made anew by `frostline init`
-# A DELETE of batch 0 takes what is held, whichever batch that is. The first row it returns says that all of them
-# follow, or that they are too many for that. It says so in other signs with every change of what function and gateway
-# say to each other; by those of before, which stand here as well, an older gateway is known.
-ALL, FEW, MANY, OLDER = "0", "<", ">", ("=", "+")
+# A DELETE of a batch takes what is held, whichever that is: the number says how deep the statement stands that stores
+# it among those that call each other. The first row it returns says that all of them follow, or that they are too many
+# for that. It says so in other signs with every change of what function and gateway say to each other; by those of
+# before, which stand here as well, an older gateway is known.
+FEW, MANY, OLDER = "{", "}", ("=", "+", "<", ">")
 # Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
 _NESTED = "%\n%\n%\n%"
 # A session that has met no foreign partition has not even loaded postgres_fdw. Tested in the functions, not by the
@@ -210,6 +211,7 @@ DECLARE
   lowest {key_type};
   altered bool;
   told_rows bigint;
+  depth int;  -- lines of what calls the statement
   more bool;
   older bool;
 BEGIN
@@ -228,11 +230,12 @@ BEGIN
   -- A scan that began before this statement may come to cold rows after it: of a cursor, a loop, a query that calls
   -- functions. Scans are numbered as they begin, so one more tells the gateway which those are.
   GET DIAGNOSTICS said = PG_CONTEXT;
+  depth := length(said) - length(replace(said, E'\n', '')) - 2;
   IF said LIKE {nested} OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
     PERFORM FROM {held} LIMIT 1;
   END IF;
   -- One round trip, in which they count as stored: from here on they are, or the statement fails.
-  WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = {all} RETURNING h.*),
+  WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = depth RETURNING h.*),
   kept AS (
     INSERT INTO {delta} ({columns}, _op, _seq, _prev)
     SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op IN ('U', 'T')
@@ -336,7 +339,6 @@ END $frostline$"""
         hot=Identifier(*target.hot),
         written=_names(written),
         passing=passing,
-        all=SQL(ALL),
         few=Literal(FEW),
         many=Literal(MANY),
         signs=SQL(", ").join(map(Literal, OLDER)),
@@ -354,12 +356,21 @@ END $frostline$"""
 def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
     """What a trigger at a statement's end does: as little as can be where it came to hot rows only, see `_MET`.
 
-    Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, and when it is gone, so
-    is whatever it held: the commit would say so if this transaction had anything to do with it.
-
-    The lock is new to the transaction, so its session takes notice of what others have committed. Else it would go on
-    with the function it knows, though the gateway has had it made anew, for new columns, after the statement began.
+    Before 18 a connection that is there may not be in use. Then the gateway is asked in vain, before the delta is
+    locked: a later statement may need it to follow the table. (One of before does not know that question.) When it is
+    gone, so is whatever it held: the commit would say so if this transaction had anything to do with it.
     """
+    store = _stored(id_, delta, SQL("tg_nargs OPERATOR(pg_catalog.>) 0"))
+    if not connections.used_in_transaction:
+        store = SQL(
+            """DECLARE answer text := 'nothing';
+      BEGIN
+        BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; WHEN feature_not_supported THEN answer := 'held'; END;
+        IF answer OPERATOR(pg_catalog.=) 'held' THEN
+          {}
+        END IF;
+      END;"""
+        ).format(_asked(Literal(str(id_)), "answer"), _reaching(store))
     return SQL(
         """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
@@ -367,64 +378,54 @@ BEGIN
   IF {met} THEN
     {look}
     IF FOUND THEN
-      PERFORM pg_catalog.set_config({inside}, '', true);
       IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
         PERFORM frostline.refuse_two_tiers({id}, tg_relid);
       END IF;
-      LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
       {store}
     END IF;
   END IF;
   RETURN NULL;
 END $frostline$"""
-    ).format(
-        function=Identifier(function_name(id_)),
-        met=_MET,
-        look=_look(connections),
-        inside=_inside(id_),
-        id=Literal(id_),
-        delta=Identifier(*delta),
-        store=_reaching(_stored(id_, SQL("tg_nargs OPERATOR(pg_catalog.>) 0")), connections),
-    )
+    ).format(function=Identifier(function_name(id_)), met=_MET, look=_look(connections), id=Literal(id_), store=store)
 
 
 def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
     """What a trigger at a statement's beginning does, if another statement calls it: in a function or a trigger.
 
-    Such a statement sees what the other has changed so far, so that is stored now. A statement with several parts
-    begins as often; the setting tells. What is stored was written by whoever called this, who may be subject to
-    policies though this statement is not.
+    Such a statement sees what the other has changed so far, so that is stored now. The gateway knows by its depth
+    whether it begins or another part of it does. One of the client's own tells that it begins if others were called
+    before, which the setting says. What is stored was written by whoever called this, who may be subject to policies
+    though this statement is not.
     """
     subject = SQL(
-        """tg_nargs OPERATOR(pg_catalog.>) 0 OR EXISTS (
-        SELECT FROM frostline.tables t JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) t.relation
-        WHERE t.id OPERATOR(pg_catalog.=) {} AND c.relrowsecurity)"""
+        "tg_nargs OPERATOR(pg_catalog.>) 0 OR EXISTS ("
+        "SELECT FROM frostline.tables t CROSS JOIN LATERAL pg_catalog.pg_partition_ancestors(t.relation) a"
+        " JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) a.relid"
+        " WHERE t.id OPERATOR(pg_catalog.=) {} AND c.relrowsecurity)"
     ).format(Literal(id_))
-    call = SQL(
-        """DELETE FROM frostline.call_begins c WHERE c.argument OPERATOR(pg_catalog.=) {}
-    RETURNING c.answer INTO inside;
-    IF inside OPERATOR(pg_catalog.=) 'held' THEN
-      {}
-    END IF;"""
-    ).format(Literal(str(id_)), _stored(id_, subject))
+    call = SQL("{} IF inside OPERATOR(pg_catalog.=) 'held' THEN {} END IF;").format(
+        _asked(SQL("inside"), "inside"), _stored(id_, delta, subject)
+    )
+    if not connections.used_in_transaction:
+        call = _reaching(call)
     return SQL(
         """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
 DECLARE
   inside text;  -- what calls this statement
+  depth int;  -- and so many lines of it
 BEGIN
   GET DIAGNOSTICS inside = PG_CONTEXT;
-  IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0 THEN  -- nothing but this function: the client's own
+  IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0  -- nothing but this function: the client's own
+     AND coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes' OR NOT ({met}) THEN
     RETURN NULL;
   END IF;
-  inside := pg_catalog.substr(inside, pg_catalog.strpos(inside, E'\\n'));
-  IF NOT ({met}) OR inside OPERATOR(pg_catalog.=) pg_catalog.current_setting({setting}, true) THEN
-    RETURN NULL;
-  END IF;
+  depth := pg_catalog.length(inside)
+    OPERATOR(pg_catalog.-) pg_catalog.length(pg_catalog.replace(inside, E'\\n', ''));
   {look}
   IF FOUND THEN
-    PERFORM pg_catalog.set_config({setting}, inside, true);
-    LOCK TABLE ONLY {delta} IN ROW EXCLUSIVE MODE;
+    PERFORM pg_catalog.set_config({setting}, CASE WHEN depth OPERATOR(pg_catalog.>) 0 THEN 'yes' ELSE '' END, true);
+    inside := pg_catalog.concat_ws(' ', {id}, depth);
     {call}
   END IF;
   RETURN NULL;
@@ -433,9 +434,9 @@ END $frostline$"""
         function=Identifier(begins_name(id_)),
         met=_MET,
         look=_look(connections),
-        setting=_inside(id_),
-        delta=Identifier(*delta),
-        call=_reaching(call, connections),
+        setting=Literal(f"frostline.inside_{id_}"),
+        id=Literal(str(id_)),
+        call=call,
     )
 
 
@@ -447,18 +448,27 @@ def _look(connections: Connections) -> Composed:
     ).format(Identifier(connections.schema), Literal(SERVER_NAME), used)
 
 
-def _stored(id_: int, subject: Composable) -> Composed:
-    return SQL("PERFORM frostline.{}(tg_relid, {});").format(Identifier(f"store_{id_}"), subject)
+def _asked(argument: Composable, into: str) -> Composed:
+    """Asks the gateway what it holds of a table, and tells it how deep a statement that begins stands."""
+    return SQL(
+        "DELETE FROM frostline.call_begins c WHERE c.argument OPERATOR(pg_catalog.=) {} RETURNING c.answer INTO {};"
+    ).format(argument, SQL(into))
 
 
-def _reaching(call: Composed, connections: Connections) -> Composed:
-    if connections.used_in_transaction:
-        return call
+def _stored(id_: int, delta: tuple[str, str], subject: Composable) -> Composed:
+    """Calls the function that stores what is held.
+
+    The lock is new to the transaction, so its session takes notice of what others have committed. Else it would go on
+    with the function it knows, though the gateway has had it made anew, for new columns, after the statement began.
+    """
+    return SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE; PERFORM frostline.{}(tg_relid, {});").format(
+        Identifier(*delta), Identifier(f"store_{id_}"), subject
+    )
+
+
+def _reaching(call: Composed) -> Composed:
+    """It does nothing when the gateway is gone."""
     return SQL("BEGIN {} EXCEPTION WHEN connection_exception THEN NULL; END;").format(call)
-
-
-def _inside(id_: int) -> Literal:
-    return Literal(f"frostline.inside_{id_}")
 
 
 def _percent(name: str) -> str:

@@ -50,7 +50,18 @@ class Mark:
     scan: int
     batches: int  # so many were stored before
     files: int
-    running: bool = False  # a statement for which it was stored, and whose scans began before it was
+    of: int | None = None  # the inner statement for which it was stored, and whose scans began before it was
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A statement that another one calls, which goes on when it is over."""
+
+    number: int
+    depth: int  # lines of what calls what: more than of the one outside
+    batches: int  # so many the one outside sees
+    files: int
+    over: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,20 +74,27 @@ class Written:
     files: tuple[StagedFile, ...] = ()  # and of rows
     stagings: int = 0  # how often it has staged some
     marks: tuple[Mark, ...] = ()
+    inner: tuple[Inner, ...] = ()  # the deepest last
 
-    def over(self) -> Written:
-        """The innermost statement that others were stored for has ended."""
-        at = max((at for at, mark in enumerate(self.marks) if mark.running), default=None)
-        if at is None:
+    def ended(self, depth: int) -> Written:
+        """A statement at this depth is over, and so are all that it has called."""
+        inner = tuple(replace(one, over=one.over or one.depth == depth) for one in self.inner if one.depth <= depth)
+        return self if inner == self.inner else replace(self, inner=inner)
+
+    def outside(self) -> Written:
+        """What a statement sees that goes on after others that it has called."""
+        if not self.inner or not self.inner[-1].over:
             return self
-        return replace(self, marks=(*self.marks[:at], replace(self.marks[at], running=False), *self.marks[at + 1 :]))
+        last = self.inner[-1]
+        return replace(self, batches=self.batches[: last.batches], files=self.files[: last.files])
 
     def as_of(self, scan: int) -> Written:
         """What a scan sees that was begun before some of it was written, and comes to cold rows only now.
 
         Until a statement is over that runs inside another one, there are no scans but its own.
         """
-        first = next((mark for mark in self.marks if scan < mark.scan and not mark.running), None)
+        running = {one.number for one in self.inner if not one.over}
+        first = next((mark for mark in self.marks if scan < mark.scan and mark.of not in running), None)
         if first is None:
             return self
         return replace(self, batches=self.batches[: first.batches], files=self.files[: first.files])
@@ -120,7 +138,8 @@ class Bench:
     table: ColdTable
     pending: Batch | None = None
     asked_by: int | None = None  # the number of the scan that has looked at what is held, if one has
-    begins: bool = False  # a statement, and what is held is of the one that it is called by
+    begins: int | None = None  # an inner statement, and what is held is of the one that it is called by
+    depth: int = 0  # of the statement that is storing what is held
     last_batch: int = 0
     made: bool = False
     indexed: frozenset[str] = frozenset()

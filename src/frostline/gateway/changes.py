@@ -119,7 +119,8 @@ def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], param
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
     constraints = quick.constraints(view, statement, table)
-    load = candidates(view, source, table, _known(view, statement, table, parameters, constraints))
+    with view.as_outside(source):
+        load = candidates(view, source, table, _known(view, statement, table, parameters, constraints))
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
     quickly = quick.modify(view, statement, table, load, parameters, constraints) if constraints and load.rows else None
@@ -138,7 +139,10 @@ def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Par
     undisturbed = bench.undisturbed(view.written_of(table.id).writes)
     again = bench.named(ctid)
     if statement.returning is not None or statement.given is None or not undisturbed:
-        return _worked(view, statement, table, _not_changed_since(view, bench), parameters)
+        done = _worked(view, statement, table, _not_changed_since(view, bench), parameters)
+        if not done.count and not again:
+            _refuse_overtaken(view, bench, ctid)
+        return done
     if again:
         return Done(0)
     one_by_one.take(view, bench, statement, statement.given, parameters, new_keys=sets_keys)
@@ -164,6 +168,22 @@ def _refuse_late_keys(view: View, bench: Bench, ctid: str) -> None:
             " called by it change cold rows too",
             hint="nothing was changed; change the keys in a statement of its own",
             sqlstate="0A000",
+        )
+
+
+def _refuse_overtaken(view: View, bench: Bench, ctid: str) -> None:
+    """A row that another statement, called by this one, has changed since it was read: neither change may be lost."""
+    written = view.written_of(bench.table.id)
+    stored = [write for write in written.writes if write not in written.held]
+    query = SQL("SELECT FROM {} w JOIN {} x ON {} WHERE w.ctid = {}::tid AND x.{} > w.{} AND x.{} = {}").format(
+        bench.work, bench.removed, bench.old_key_is("x"), Literal(ctid), WRITE, LOAD, WRITE, numbers(stored)
+    )
+    (found,) = view.at_bench(bench, [query.as_string(None)])
+    if found.ntuples:
+        raise QueryError(
+            f"a cold row of {bench.table} was already changed by an operation that the current command triggered",
+            hint="nothing was changed; Postgres says the same of any row",
+            sqlstate="27000",
         )
 
 

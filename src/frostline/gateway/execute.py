@@ -341,7 +341,7 @@ class Executor:
                 return Result("DELETE 1", calls.answer(self.view, call))
             held = held_table(tokens)
             if held is not None:
-                return Result("DELETE {}", versions.taken(self.view, held[0], tokens))
+                return Result("DELETE {}", versions.taken(self.view, held[0], tokens, parameters))
         return self._modified(writes.modify(text, tokens), parameters)
 
     def _modified(self, statement: Modify, parameters: Parameters) -> Result:

@@ -16,10 +16,10 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline import faults
 from frostline.catalog.cold import ColdColumn
-from frostline.delta.collect import ALL, FEW, MANY
+from frostline.delta.collect import FEW, MANY
 from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
-from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Mark, Write, Written, names, numbers, values
+from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Inner, Mark, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Source
 from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
@@ -48,21 +48,25 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
     return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
 
 
-def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
+def taken(view: View, table_id: int, tokens: Sequence[Token], parameters: Sequence[str | None]) -> Rows:
     """The same in one round trip, if they are few: whoever takes them stores them, or the statement fails.
 
     Before them comes a row that says how many they are, at which snapshot they were worked out, and how often files had
     been staged by then (for a batch); or that they are more, or in files, and wait to be read and acknowledged.
     """
     at = lexer.clause(tokens, "returning")
-    if at is None or not _asks_for_all(tokens[:at]):
+    depth = None if at is None else _depth(tokens[:at], parameters)
+    if at is None or depth is None:
         raise QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
     fields = _fields(tokens[at + 1 :])
     batch = _waiting(view, table_id)
     if batch is None:
-        view.store(table_id, view.written_of(table_id).over())
+        written = view.written_of(table_id)
+        if written.ended(depth) is not written:
+            view.store(table_id, written.ended(depth))
         return FixedRows(fields)
     bench = view.benches[table_id]
+    bench.depth = depth
     found = () if batch.files else batch.versions or _few(view, bench, batch)
     head: dict[str, str | None] = {"_op": FEW if found else MANY, "_seq": str(batch.rows)}
     if found:
@@ -72,11 +76,29 @@ def taken(view: View, table_id: int, tokens: Sequence[Token]) -> Rows:
 
 
 def begins(view: View, argument: str) -> str:
-    """A statement begins inside another one, which has perhaps changed rows: then these are stored first."""
-    table_id = int(argument)
-    if _waiting(view, table_id) is None:
+    """A statement begins inside another one, which has perhaps changed rows: then these are stored first.
+
+    Without a depth it is only asked whether there is anything to be said at the statement's end.
+    """
+    table_id, *depths = map(int, argument.split())
+    written = view.written_of(table_id)
+    if not depths:
+        return "held" if written.held or written.inner else "nothing"
+    depth, known = depths[0], written.inner
+    same = next((one for one in known if one.depth == depth), None)
+    if same is not None and not same.over:
+        return "nothing"  # another part of the same
+    batch = _waiting(view, table_id)
+    written = view.written_of(table_id)  # what came to nothing is not held any more
+    sees = (same.batches, same.files) if same is not None else (len(written.batches), len(written.files))
+    # The client's own is called by nobody: whatever was called before is over.
+    made = (Inner(view.next_number(), depth, *sees),) if depth else ()
+    now = replace(written, inner=(*(one for one in known if one.depth < depth), *made))
+    view.store(table_id, now)
+    if batch is None or not made:
         return "nothing"
-    view.benches[table_id].begins = True
+    bench = view.benches[table_id]
+    bench.pending, bench.begins = replace(batch, of=now), made[0].number
     return "held"
 
 
@@ -111,11 +133,11 @@ def _acknowledged(view: View, bench: Bench, batch: Batch) -> tuple[str | None, i
     """The batch is the client's; returns what it was worked out at: the lake's snapshot, and how often was staged."""
     faults.reached("write.stored")
     bench.pending, bench.last_batch = None, batch.number
-    now = replace(batch.of if bench.begins else batch.of.over(), held=())
+    now = replace(batch.of if bench.begins is not None else batch.of.ended(bench.depth), held=())
     scan, bench.asked_by = bench.asked_by, None
     if scan is not None:
         now = replace(now, marks=(*now.marks, Mark(scan, len(now.batches), len(now.files), bench.begins)))
-    bench.begins = False
+    bench.begins = None
     if batch.files:
         now = replace(now, files=(*now.files, *batch.files), stagings=now.stagings + 1)
         bench.deferred.append(lambda: [f"TRUNCATE {bench.added.as_string(None)}"])  # nobody asks for what is stored
@@ -154,11 +176,14 @@ def _few(view: View, bench: Bench, batch: Batch) -> Sequence[Version]:
     return () if any(version["_op"] == "H" for version in found) else found
 
 
-def _asks_for_all(tokens: Sequence[Token]) -> bool:
-    """Whether a DELETE has the one condition by which the collecting function says that it stores what it gets."""
+def _depth(tokens: Sequence[Token], parameters: Sequence[str | None]) -> int | None:
+    """Of whose statement a DELETE takes all, by the one condition of the collecting function; None: it is not that."""
     where = lexer.clause(tokens, "where")
-    words = [token.text for token in tokens[where + 1 :] if token.text not in "()"] if where is not None else []
-    return words == ["_batch", "=", ALL]
+    found = [token for token in tokens[where + 1 :] if token.text not in "()"] if where is not None else []
+    if [token.text for token in found[:2]] != ["_batch", "="] or len(found) not in (3, 5):
+        return None
+    value = parameters[int(found[2].text[1:]) - 1] if found[2].kind == "parameter" else found[2].text
+    return int(value) if value is not None and value.isdecimal() else None
 
 
 def _listed(fields: Sequence[Field], found: Iterable[Version]) -> list[list[str | None]]:

@@ -142,7 +142,7 @@ class View:
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
-        may_restart = may_restart and not self.written
+        may_restart = may_restart and not any(written.writes for written in self.written.values())
         if self.backing.failed:
             self._begin_anew(may_restart)
         if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
@@ -243,12 +243,22 @@ class View:
 
         postgres_fdw asks for a partition's rows when it comes to it; a loop may have changed them by then.
         """
-        marked = {source.table for source in sources if self.written_of(source.table).marks}
-        if self.scan is None or not marked:
+        scan = self.scan
+        with self._seeing({} if scan is None else {s.table: self.written_of(s.table).as_of(scan) for s in sources}):
+            yield
+
+    @contextmanager
+    def as_outside(self, source: Source) -> Iterator[None]:
+        """See what a statement does that is sent whole, after those that were called by an earlier part of it."""
+        with self._seeing({source.table: self.written_of(source.table).outside()}):
+            yield
+
+    @contextmanager
+    def _seeing(self, earlier: dict[int, Written]) -> Iterator[None]:
+        if all(written is self.written_of(id_) for id_, written in earlier.items()):
             yield
             return
         now = self.written, self._deltas, self.temp_tables
-        earlier = {id_: self.written_of(id_).as_of(self.scan) for id_ in marked}
         self.written, self._deltas, self.temp_tables = {**self.written, **earlier}, {}, {}
         try:
             yield
@@ -285,7 +295,7 @@ class View:
     def restore(self, written: dict[int, Written]) -> None:
         """Only this was written, and whoever was about to store more has given up."""
         for bench in self.benches.values():
-            bench.begins = False
+            bench.begins = None
         if written != self.written:
             self.written = written
             self._look_again()

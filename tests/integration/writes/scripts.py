@@ -330,6 +330,36 @@ SCRIPTS = [
         "INSERT INTO {t} (id, ts, i) SELECT x, timestamptz '2026-01-05Z' + x * interval '1 s', bump_{t}(x - 1)"
         " FROM generate_series(1000, 1002) x RETURNING id, i",
     ],
+    # a statement sees what the one that calls it has changed, and that one none of what it calls
+    [
+        "CREATE FUNCTION other_{t}(x bigint) RETURNS int LANGUAGE plpgsql AS $$"
+        " BEGIN UPDATE {t} SET t = 'g' WHERE id = 407; RETURN x; END $$",
+        "CREATE FUNCTION counted_{t}() RETURNS int LANGUAGE plpgsql AS $$ DECLARE n int; BEGIN"
+        "  UPDATE {t} SET i = other_{t}(id) WHERE id IN (5, 1000); GET DIAGNOSTICS n = ROW_COUNT; RETURN n; END $$",
+        "INSERT INTO {t} (id, ts, i) VALUES (1000, '2026-02-05Z', 1) RETURNING counted_{t}()",
+        "CREATE FUNCTION added_{t}(which bigint) RETURNS int LANGUAGE plpgsql AS $$ BEGIN"
+        "  IF which IN (6, 7) THEN INSERT INTO {t} (id, ts, i) VALUES (1000 + which, '2026-02-05Z', 1); END IF;"
+        "  RETURN which; END $$",
+        "DELETE FROM {t} WHERE id IN (6, 1006) RETURNING id, added_{t}(id)",
+        "UPDATE {t} SET i = 9 WHERE id IN (7, 1007) RETURNING id, added_{t}(id)",
+        "SELECT added_{t}(6)",
+        "UPDATE {t} SET i = 8 WHERE id IN (6, 1006, 1007)",
+        "SELECT id, i FROM {t} WHERE id >= 1000",
+    ],
+    # a row that was changed by what the statement called is not passed over
+    *(
+        [
+            "CREATE FUNCTION bump_{t}(which bigint) RETURNS int LANGUAGE plpgsql AS $$ DECLARE found int; BEGIN"
+            "  UPDATE {t} SET i = coalesce(i, 0) + 1000 WHERE id = which RETURNING i INTO found;"
+            "  RETURN coalesce(found, -1); END $$",
+            statement,
+        ]
+        for statement in (
+            "UPDATE {t} SET t = 'x' WHERE id IN (20, 21) AND bump_{t}(id + 1) > 0",
+            "DELETE FROM {t} WHERE id IN (20, 21) AND bump_{t}(id + 1) > 0",
+            "UPDATE {t} x SET t = o.w FROM other o WHERE o.k = x.k AND x.id IN (20, 21) AND bump_{t}(x.id + 1) > 0",
+        )
+    ),
     # views, and rows they hide
     [
         "CREATE VIEW small_{t} AS SELECT id, ts, i, t FROM {t} WHERE i < 10 WITH CHECK OPTION",

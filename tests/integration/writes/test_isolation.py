@@ -157,6 +157,7 @@ def test_others_see_a_write_when_it_is_committed(pair: Pair) -> None:
     old = reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall()
     writer.execute("UPDATE tiered SET i = 300 WHERE id = 54")
     assert reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall() == old
+    assert reader.execute("UPDATE tiered SET i = 1 WHERE id = -1 AND ts > '2026-11-01Z'").rowcount == 0
     writer.commit()
     assert reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall() == [(300,)]
     reader.rollback()
