@@ -9,6 +9,7 @@ FrostlineError
  |- LakeError          the lake's catalog or files
  |- OperationError     a step failed; what was done before it is kept and a re-run resumes
  |   |- Interrupted    something outside stood in the way; a re-run goes on from here
+ |   |- Differs        a copy is not what it is a copy of; it was not taken over
  |   `- UnknownOutcome it may have happened: look before trying again
  `- QueryError         the gateway's answer to one statement, with its SQLSTATE
 
@@ -80,6 +81,12 @@ class OperationError(FrostlineError):
 
 class Interrupted(OperationError):
     """Something outside stood in the way; what was done is kept, and a re-run goes on from here."""
+
+
+class Differs(OperationError):
+    """A copy is not what it is a copy of; it was not taken over."""
+
+    sqlstate = "XX001"
 
 
 class UnknownOutcome(OperationError):

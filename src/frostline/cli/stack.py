@@ -30,6 +30,11 @@ from frostline.local.stack import Stack
 PANEL = "The embedded stack"
 NOTHING_MANAGED = Text("No table is managed yet; `frostline register SCHEMA.TABLE` makes one")
 _WATCH_SECONDS = 2.0
+# Of periods that were joined since nobody knows when.
+_ALARMS = """
+SELECT format('alarm of %s%s: %s: %s', found_by, to_char(found_at, ', YYYY-MM-DD HH24:MI'), period, alarm)
+FROM frostline.alarms
+"""
 _WORKERS = """
 SELECT format('%s, pid %s', host, pid) AS worker, CASE WHEN leader THEN 'leads' ELSE 'stands by' END AS role,
        coalesce(doing, 'waits for its next round') AS doing,
@@ -200,24 +205,40 @@ def _tables(postgres: str) -> Iterator[Table | Text]:
     with psycopg.connect(postgres, connect_timeout=10, application_name="frostline status") as connection:
         if connection.execute("SELECT to_regclass('frostline.status')").fetchone() == (None,):
             return
-        yield from _rows(connection, "SELECT * FROM frostline.status", NOTHING_MANAGED)
+        alarms = connection.execute("SELECT to_regclass('frostline.alarms')").fetchone() != (None,)
+        shown_below = "alarm" if alarms else ""
+        yield from _rows(connection, "SELECT * FROM frostline.status", NOTHING_MANAGED, without=shown_below)
         if connection.execute("SELECT to_regclass('frostline.failing')").fetchone() == (None,):
             return  # of an older version
         yield from _rows(connection, _WORKERS)
         yield from _rows(connection, "SELECT * FROM frostline.failing")
+        if alarms:
+            yield from _alarms(connection)
 
 
-def _rows(connection: psycopg.Connection[TupleRow], query: str, nothing: Text | None = None) -> Iterator[Table | Text]:
-    """A query's rows below an empty line."""
+def _rows(
+    connection: psycopg.Connection[TupleRow], query: str, nothing: Text | None = None, *, without: str = ""
+) -> Iterator[Table | Text]:
+    """A query's rows below an empty line, but for one column."""
     cursor = connection.execute(query)
-    table = Table(*(c.name for c in cursor.description or ()), box=None, pad_edge=False, header_style="bold")
+    names = [column.name for column in cursor.description or ()]
+    table = Table(*(name for name in names if name != without), box=None, pad_edge=False, header_style="bold")
     for row in cursor:
-        table.add_row(*("" if value is None else Text(str(value)) for value in row))
+        kept = (value for name, value in zip(names, row, strict=True) if name != without)
+        table.add_row(*("" if value is None else Text(str(value)) for value in kept))
     if table.row_count:
         yield Text()
         yield table
     elif nothing is not None:
         yield nothing
+
+
+def _alarms(connection: psycopg.Connection[TupleRow]) -> Iterator[Text]:
+    """A line for each: in a column among twelve nobody could read them."""
+    for place, (alarm,) in enumerate(connection.execute(_ALARMS)):
+        if place == 0:
+            yield Text()
+        yield Text(alarm, style="bold red")
 
 
 def _size(warehouse: str) -> str:

@@ -387,8 +387,8 @@ def _statistics(connection: Connection, managed: Managed) -> Checks:
 
 def _cold(connection: Connection, managed: Managed) -> Checks:
     """One row of the lake comes through the gateway."""
-    for name, alarm in queries.rows(connection, "doctor_alarms", table=managed.id):
-        remedy = f"frostline verify {managed.table}: see docs/operations.md"
+    for name, alarm, found_by in queries.rows(connection, "alarms", table=managed.id):
+        remedy = f"frostline {found_by} {managed.table}: see docs/operations.md"
         yield Check(str(managed.table), "cold rows", PROBLEM, f"{name}: {alarm}", remedy)
     found = queries.row(connection, "doctor_cold", table=managed.id)
     if found is None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from fix_tiering import World
 from frostline.catalog import registry
-from frostline.catalog.database import Connection
+from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
+from frostline.cli.main import app
 from frostline.errors import OperationError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.pipeline import export as pipeline
 from frostline.tiering.archive import run, steps, swap, verify
+from frostline.tiering.worker.metrics import Metrics
 
 EVERY_TYPE = """
 CREATE TYPE public.mood AS ENUM ('sad', 'ok', 'happy');
@@ -214,9 +217,38 @@ def test_a_copy_that_differs_is_found_and_everything_stays(world: World, monkeyp
     assert rows(world, "public.events") == before
     assert world.run("SELECT relkind::text FROM pg_class WHERE relname = 'events_01'") == [("r",)]
     assert world.run("SELECT tgname FROM pg_trigger WHERE tgrelid = 'public.events_01'::regclass") == []
+    alarm = "public.events_01: not archived, its copy in the lake differs: 744 rows in Postgres, 744 in the lake; "
+    _alarmed(world, f"{alarm}columns that differ: v; first keys (id, ts): (17,")
     monkeypatch.undo()
+    # A run that did not come to the comparison says nothing of it.
+    world.run(
+        "INSERT INTO frostline.operations (table_id, kind, leaf, lower, upper, state)"
+        " SELECT table_id, kind, leaf, lower, upper, state FROM frostline.operations"
+    )
+    _alarmed(world, alarm)
     assert [one.leaf.name for one in world.archive("public.events")] == ["events_01", "events_02"]
     assert rows(world, "public.events") == before
+    _alarmed(world, None)
+    world.run("UPDATE frostline.periods SET alarm = 'damaged' WHERE upper LIKE '2020-03-01%'")
+    _alarmed(world, "public.events_02: damaged", by="verify")
+
+
+def _alarmed(world: World, text: str | None, by: str = "archive") -> None:
+    """In the view, by the command and in the worker's metrics."""
+    with connect(world.dsn) as connection:
+        row = connection.execute("SELECT alarm FROM frostline.status").fetchone()
+    shown = CliRunner().invoke(app, ["--dsn", world.dsn, "status"], catch_exceptions=False).stdout
+    lines = [line for line in shown.splitlines() if "alarm" in line]
+    told = Metrics(world.settings, lambda: True).text()
+    assert f'frostline_worker_damaged_periods{{table="public.events"}} {int(text is not None)}\n' in told
+    if text is None:
+        assert (row, lines) == ((None,), [])
+    else:
+        assert row is not None
+        assert row[0].startswith(text)
+        [line] = lines
+        assert line.startswith(f"alarm of {by}")
+        assert text.removeprefix("public.") in line
 
 
 def test_without_a_gateway_nothing_is_swapped(world: World) -> None:

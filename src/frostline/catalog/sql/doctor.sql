@@ -101,9 +101,6 @@ WHERE p.table_id = %(table)s AND p.rows > 0
 ORDER BY p.rows
 LIMIT 1;
 
--- name: doctor_alarms
-SELECT p.foreign_table::text, p.alarm::text FROM frostline.periods p WHERE p.table_id = %(table)s AND p.alarm IS NOT NULL;
-
 -- name: doctor_dropped
 -- Registered tables that somebody has dropped; or only the partition with their hot rows (the name is known then).
 SELECT t.id, c.oid::regclass::text, t.lake_namespace || '.' || t.lake_table, d.oid::regclass::text, t.metadata_location

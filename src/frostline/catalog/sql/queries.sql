@@ -504,6 +504,11 @@ LEFT JOIN frostline.operations o ON o.table_id = t.id AND o.kind = 'fold' AND o.
 WHERE t.id = %(table)s
 GROUP BY t.id;
 
+-- name: alarms
+SELECT a.period, a.alarm, a.found_by
+FROM frostline.alarms a JOIN frostline.tables t ON t.relation::text = a."table"
+WHERE t.id = %(table)s;
+
 -- name: captured_relations
 -- Relations that carry triggers of a table's capture, wherever they are now.
 SELECT DISTINCT c.oid, n.nspname, c.relname

@@ -11,7 +11,7 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import FrostlineError, Interrupted, Stopped
+from frostline.errors import Differs, FrostlineError, Interrupted, Stopped
 from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
@@ -137,9 +137,11 @@ def _one(
             progress.advance()
         except (Interrupted, Stopped):
             raise  # capture and copy are kept: the next run goes on with them
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt) as error:
             # Before the swap the leaf is still the truth. (After a crash the next run does the same.)
             if not connection.broken:
+                if isinstance(error, Differs):
+                    steps.alarm(connection, operation.id, f"not archived, its copy in the lake differs: {error.detail}")
                 recover.give_up(connection, operation)
             raise
         reached("statistics.begin")

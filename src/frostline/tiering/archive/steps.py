@@ -136,6 +136,11 @@ def fail(connection: Connection, id_: int, reason: str) -> None:
     )
 
 
+def alarm(connection: Connection, id_: int, found: str) -> None:
+    """Stays until the leaf is archived after all, see frostline.alarms."""
+    connection.execute("UPDATE frostline.operations SET alarm = %s WHERE id = %s", (found, id_))
+
+
 def wanted(connection: Connection, operation: Recorded, relations: Sequence[int], *, writers: bool = False) -> Wanted:
     """Locks of an operation; whom it waits for stands in its row, for `frostline status`."""
 

@@ -7,7 +7,7 @@ from psycopg.sql import SQL, Identifier
 
 from frostline.catalog.database import Connection, connect
 from frostline.config import Settings
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import Differs, Interrupted, OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
 from frostline.tiering.archive.steps import Operation
@@ -67,14 +67,13 @@ def _captured(connection: Connection, operation: Operation) -> bool:
     return connection.execute(query).fetchone() == (True,)
 
 
-def _mismatch(operation: Operation, heap: Digest, lake: Digest, keys: list[str]) -> OperationError:
+def _mismatch(operation: Operation, heap: Digest, lake: Digest, keys: list[str]) -> Differs:
     table = operation.managed.table
     columns = differing(table.stored, heap, lake)
-    return OperationError(
+    return Differs(
         f"{operation.leaf} and its copy in the lake differ; the table is as it was",
         detail=f"{heap.rows} rows in Postgres, {lake.rows} in the lake; "
         f"columns that differ: {', '.join(columns) or 'none'}; "
         f"first keys ({', '.join(table.primary_key)}): {', '.join(keys) or 'none'}",
         hint="this should never happen: keep the logs and report it",
-        sqlstate="XX001",
     )

@@ -33,6 +33,7 @@ _TABLES = {
     "staged_bytes": "their size",
     "lake_bytes": "size of the data files in the lake",
     "lake_rows": "rows in the lake",
+    "damaged_periods": "periods with an alarm: damaged in the lake, or not archived because the copy differs",
 }
 HELP = {
     "leader": ("gauge", "1: this worker leads; 0: it stands by"),
@@ -108,6 +109,7 @@ def measured(connection: Connection, managed: Managed) -> dict[str, float]:
         "staged_bytes": files.bytes,
         "lake_bytes": lake[0],
         "lake_rows": lake[1],
+        "damaged_periods": len(queries.rows(connection, "alarms", table=managed.id)),
     }
     if not managed.table.key_type.startswith("int"):
         end = leaves[0].range.upper if leaves and leaves[0].range is not None else None
