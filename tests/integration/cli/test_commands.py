@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,36 @@ def test_status_shows_what_runs_where(frostline: Run, stack: Stack, here: tuple[
         assert line.split()[1:3] == [str(service.pid), service.address]
         assert str(service.log) in line
     assert next(line for line in lines if line.startswith("lake")).split()[1] == str(stack.warehouse)
+
+
+def test_status_is_shown_again_until_it_is_interrupted(stack: Stack, here: tuple[str, str]) -> None:
+    with subprocess.Popen(
+        command(*here, "status", "--watch"),
+        env=environment({}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        too_late = threading.Timer(60, run.kill)
+        too_late.start()
+        pictures = [[line.split()[0] for line in picture] for picture in (_picture(run.stdout), _picture(run.stdout))]
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate()
+        too_late.cancel()
+    services = [service.name for service in stack.services]
+    assert [[name for name in names if name in services] for names in pictures] == [services, services]
+    assert (run.returncode, errors) == (130, "error: interrupted; what was finished before is kept\n")
+
+
+def _picture(lines: Iterable[str]) -> Iterator[str]:
+    """To the lake, which comes after what runs."""
+    for line in lines:
+        if line.strip():
+            yield line
+        if line.startswith("lake"):
+            return
+    raise AssertionError("it ended by itself")
 
 
 def test_status_without_a_stack_is_no_error(frostline: Run) -> None:

@@ -40,6 +40,7 @@ CREATE TABLE public.{0}_2020_02 PARTITION OF public.{0} FOR VALUES FROM ('2020-0
 INSERT INTO public.{0}
 SELECT i, timestamptz '2020-01-01' + i * interval '1 day', '2020-01-01' FROM generate_series(0, 49) i;
 """
+TOLD = ("backlog_periods", "lake_rows", "damaged_periods")
 # The session that leads.
 HOLDER = """
 SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
@@ -109,10 +110,11 @@ def test_it_is_stopped_in_the_middle_and_the_next_one_goes_on(busy: World, tmp_p
     assert busy.run("SELECT id, state FROM frostline.operations WHERE leaf = 'public.good_2020_01'") == [(2, "done")]
 
 
-def test_what_fails_waits_longer_each_time_and_keeps_nobody_waiting(busy: World) -> None:
+def test_what_fails_waits_longer_each_time_and_keeps_nobody_waiting(busy: World, tmp_path: Path) -> None:
     shown = 'SELECT "table", step, failures FROM frostline.failing'
     assert busy.run(shown) == [("bad", "archive", 1)]
-    for failures in (2, 3, 4):
+    _told_meanwhile(busy, tmp_path)
+    for failures in (3, 4):
         busy.run("UPDATE frostline.upkeep SET retry_at = now()")
         assert once(busy) == 1
         [(pause, error)] = busy.run("SELECT extract(epoch FROM retry_at - now()), error FROM frostline.failing")
@@ -128,6 +130,29 @@ def test_what_fails_waits_longer_each_time_and_keeps_nobody_waiting(busy: World)
     assert (rows(busy, "bad"), cold(busy, "bad")) == (before, 2)
     # Future partitions of both were made in the first round.
     assert busy.run("SELECT count(*) FROM pg_inherits WHERE inhparent = 'public.bad_hot'::regclass") == [(3,)]
+
+
+def _told_meanwhile(busy: World, tmp_path: Path) -> None:
+    """Once more it fails, and when the other table's turn has come the metrics say so."""
+    busy.run("UPDATE frostline.upkeep SET retry_at = now()")
+    own = busy.settings.worker.model_copy(update={"metrics_port": free_port()})
+    turns: list[dict[str, float]] = []
+
+    def look(point: str) -> None:
+        if point == "recover.begin":
+            turns.append(metrics(own.metrics_port))
+
+    with at(tmp_path, look):
+        assert run(busy.settings.model_copy(update={"worker": own}), Silent(), busy.spark_here, once=True) == 1
+    bad, good = turns
+    failures = 'frostline_worker_failures_total{step="archive",table="public.bad"}'
+    assert (failures in bad, good[failures]) == (False, 1)
+    of_each = [
+        [good[f'frostline_worker_{name}{{table="public.{table}"}}'] for table in ("bad", "good")] for name in TOLD
+    ]
+    assert of_each == [[2, 0], [0, 50], [0, 0]]
+    assert good['frostline_worker_failing_steps{table="public.bad"}'] == 1
+    assert good['frostline_worker_lag_seconds{table="public.bad"}'] > 0
 
 
 @pytest.fixture
