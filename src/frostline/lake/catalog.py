@@ -119,6 +119,17 @@ def _rest(settings: Settings, storage: Storage) -> Catalog:
         raise rest.failed(error, settings.rest) from error
 
 
+class _Jdbc(SqlCatalog):
+    """One that leaves no connection behind when it cannot be opened."""
+
+    def _init_catalog(self) -> None:
+        try:
+            super()._init_catalog()
+        except BaseException:
+            self.close()
+            raise
+
+
 def _jdbc(settings: Settings, storage: Storage) -> Catalog:
     at = address(settings.dsn.get_secret_value())
     query = {"options": f"-csearch_path={LAKE_SCHEMA} {_NO_TIMEOUTS}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
@@ -127,7 +138,7 @@ def _jdbc(settings: Settings, storage: Storage) -> Catalog:
     ).render_as_string(hide_password=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return SqlCatalog(
+        return _Jdbc(
             settings.lake.name, uri=url, warehouse=storage.root, init_catalog_tables="false", **storage.python()
         )
 
