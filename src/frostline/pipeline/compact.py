@@ -1,4 +1,4 @@
-"""Files of the Iceberg table rewritten by Spark: the same rows, sorted or as they come, in fewer and larger files.
+"""Files of the Iceberg table rewritten by Spark: the same rows in fewer, larger files, sorted together or each alone.
 
 Every commit carries the operation's id. What folds set in the table's properties holds here too, so that files have the
 size, the row groups, the bounds and the bloom filters that readers rely on.
@@ -153,6 +153,7 @@ def _files(
         action = action.filter(_within(spark, managed, parts))
     for name, value in {**_OPTIONS, **options}.items():
         action = action.option(name, value)
+    # Joined files are sorted too, each for itself: Iceberg does that for a table that has an order.
     joined = parts is not None and managed.options.compaction == "binpack"
     _run(action.binPack() if joined else action.sort(), operation)
 

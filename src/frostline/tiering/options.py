@@ -324,7 +324,7 @@ EVERY = {
         ),
         Option(
             "compaction",
-            "files that are rewritten: sorted anew, or only joined",
+            "files that are rewritten: sorted together, or joined",
             "sort or binpack",
             _one_of("sort", "binpack"),
             _plain,

@@ -6,10 +6,12 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -105,17 +107,23 @@ def test_it_shows_what_it_would_do_and_does_it(lakes: World, monkeypatch: pytest
     assert "small files of 1 partitions" in shown.stdout
     assert "manifests would be rewritten" in shown.stdout
     assert data_files(world) == before
+    manifests = manifests_of(world)
     pinned = world.connect(autocommit=False)  # reads the old files as long as it likes
     pinned.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     pinned.execute("SELECT frostline.pin()")
     seen = pinned.execute("SELECT r::text FROM public.events r ORDER BY 1").fetchall()
-    choose(world, "events", backup_window="0")
-    old = managed(world).snapshot_id
+    old, superseded = managed(world).snapshot_id, held(world)
+    assert old is not None
+    unpinned(world)
     done = CliRunner().invoke(app, here, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     words = [line.split() for line in done.stdout.splitlines()]
+    assert words[0][-2:] == ["manifests", "snapshots"]
     assert words[1][:4] == ["public.events", "before", str(sum(map(len, before.values()))), found[1]]
+    assert words[1][5:] == [str(manifests), str(len(superseded))]
     assert words[2][:4] == ["public.events", "after", "2", "0"]
+    assert words[2][5:] == ["1", str(len(snapshots(world)))]
+    assert (manifests >= 3, manifests_of(world)) == (True, 1)
     assert rows(world) == expected == seen
     after = data_files(world)
     assert [len(paths) for paths in after.values()] == [1, 1]
@@ -124,21 +132,56 @@ def test_it_shows_what_it_would_do_and_does_it(lakes: World, monkeypatch: pytest
     assert world.run("SELECT upper, rows, digest FROM frostline.periods WHERE table_id = 1 ORDER BY 1") == digests
     good(world)
     assert world.run("SELECT state FROM frostline.operations WHERE kind = 'maintain'") == [("done",)]
-    # Whatever was superseded is gone, but for what is read.
-    unpinned(world)
-    maintained(world)
-    assert snapshots(world) == {old, managed(world).snapshot_id}
+    _expires(world, old, superseded)
     assert pinned.execute("SELECT r::text FROM public.events r ORDER BY 1").fetchall() == seen
     pinned.close()
     wait_for(lambda: unpinned(world) and world.run(f"SELECT 1 FROM frostline.pins WHERE snapshot_id = {old}") == [])
     maintained(world)
     assert snapshots(world) == {managed(world).snapshot_id}
+    assert missing(superseded) == set().union(*superseded.values())
     assert rows(world) == expected
     choose(world, "events", backup_window="default")
 
 
+def _expires(world: World, read: int, superseded: dict[int, set[Path]]) -> None:
+    """What was superseded stays for as long as a Postgres may be restored to it; then goes what is not `read`."""
+    unpinned(world)
+    maintained(world)
+    assert snapshots(world) > superseded.keys() > {read}
+    assert missing(superseded) == set()
+    choose(world, "events", backup_window="0")
+    maintained(world)
+    assert snapshots(world) == {read, managed(world).snapshot_id}
+    assert missing({read: superseded[read]}) == set()
+
+
 def snapshots(world: World) -> set[int]:
-    return {snapshot.snapshot_id for snapshot in lake.load(world.settings, managed(world)).snapshots()}
+    return set(held(world))
+
+
+def held(world: World, table: str = "public.events") -> dict[int, set[Path]]:
+    """The Parquet files of every snapshot, those of deletes included."""
+    found = lake.load(world.settings, managed(world, table))
+    return {
+        snapshot.snapshot_id: {
+            Path(re.sub("^file:/+", "/", entry.data_file.file_path))
+            for manifest in snapshot.manifests(found.io)
+            for entry in manifest.fetch_manifest_entry(found.io)
+        }
+        for snapshot in found.snapshots()
+    }
+
+
+def missing(files: dict[int, set[Path]]) -> set[Path]:
+    return {path for paths in files.values() for path in paths if not path.exists()}
+
+
+def manifests_of(world: World) -> int:
+    """How many the table that Postgres reads consists of."""
+    found = lake.load(world.settings, managed(world))
+    current = found.current_snapshot()
+    assert current is not None
+    return len(current.manifests(found.io))
 
 
 def unpinned(world: World) -> bool:
@@ -336,16 +379,32 @@ def snapshot_files(world: World) -> tuple[files.DataFile, ...]:
 
 def test_on_postgres_15(postgres15: str, spark: SparkSession, tmp_path: Path) -> None:
     with new_world(postgres15, spark, tmp_path, {"archive.orphan_age": "0"}) as world:
-        world.run(SIMPLE)
+        world.run(SIMPLE + "UPDATE public.events SET v = id * 7919 % 2003")
         world.register("public.events")
-        choose(world, "events", file_size="8192", compact_files="2", backup_window="0", compaction="binpack")
+        choose(world, "events", file_size="8192", compact_files="2", backup_window="0")
         world.archive("public.events")
         changed(world, "DELETE FROM public.events WHERE id IN (30, 800)")
         expected = rows(world)
-        choose(world, "events", file_size="default")
-        done = maintained(world)
-        assert done.before.files > done.after.files == 2
+        # Joined, new files have rows of the whole order, and sorted each a part of it.
+        for way, size, apart in (("binpack", "12000", False), ("sort", "128000", True)):
+            choose(world, "events", file_size=size, sort_order="v", compaction=way)
+            done = maintained(world)
+            found = orders(world)
+            assert done.before.files > done.after.files or way == "sort"
+            assert [len(files) > 1 for files in found] == [True, True]
+            assert [all(one[1] < two[0] for one, two in pairwise(files)) for files in found] == [apart, apart]
+        choose(world, "events", compact_files="100")
         unpinned(world)
         assert maintained(world).after.snapshots == 1
         assert rows(world) == expected
         good(world)
+
+
+def orders(world: World) -> list[list[tuple[int, int]]]:
+    """Of every partition its data files, each of which is sorted by v: the first and the last."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for file in snapshot_files(world):
+        values = pq.read_table(re.sub("^file:/+", "/", file.path), columns=["v"])["v"].to_pylist()
+        assert values == sorted(values)
+        found.setdefault(file.path.split("period=")[1][:7], []).append((values[0], values[-1]))
+    return [sorted(part) for part in found.values()]
