@@ -229,7 +229,8 @@ def referenced(table: IcebergTable, *, gone: tuple[type[OSError], ...] = ()) -> 
     found |= set(manifests)
     for manifest in manifests.values():
         with suppress(*gone):
-            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+            # A manifest also names what its commit took out: no snapshot that has only this reads it.
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
             found |= {entry.data_file.file_path for entry in entries}
     return found
 

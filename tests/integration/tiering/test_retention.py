@@ -21,6 +21,9 @@ from frostline.tiering import cycle, retention
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.retention import Expired
 from frostline.tiering.untier.run import untier
+from integration.tiering.test_fold import managed
+from integration.tiering.test_maintain import choose, held, maintained, unpinned
+from integration.tiering.test_worker import wait_for
 
 MONTHS = 6  # the last two are hot
 LINE = "date_trunc('month', now()) - interval '3 months'"
@@ -82,7 +85,7 @@ def test_what_is_older_is_gone_and_stays_gone(any_world: World, tmp_path: Path) 
     world.run("GRANT SELECT ON events_before TO pg_monitor")
     ((everything,),) = world.run("SELECT count(*) FROM events")
     wanted = world.run(f"SELECT * FROM events WHERE ts >= {LINE} ORDER BY id")
-    found = expired(world)
+    found, stood = expired(world), _read(world)
     assert found is not None
     assert found.rows == everything + 1 - len(wanted)  # as they were archived
 
@@ -125,6 +128,33 @@ def test_what_is_older_is_gone_and_stays_gone(any_world: World, tmp_path: Path) 
     assert reader.execute("SELECT count(*) FROM events").fetchone() == (everything,)
     _is_refused(world)
     _is_gone(world, wanted)
+    _files_go(world, stood, reader, everything)
+    _is_gone(world, wanted)
+
+
+def _read(world: World) -> set[Path]:
+    """The files of the snapshot that Postgres reads."""
+    snapshot = managed(world, "events").snapshot_id
+    assert snapshot is not None
+    return held(world, "events")[snapshot]
+
+
+def _files_go(world: World, stood: set[Path], reader: psycopg.Connection[Any], rows: int) -> None:
+    """What an expired period consisted of goes once the backup window is over and nobody reads it any more."""
+    kept = _read(world)
+    gone = stood - kept
+    assert len(gone) == 2
+    for window in ("default", "0"):
+        choose(world, "events", backup_window=window)
+        maintained(world, "events")
+        assert [path.exists() for path in (*gone, *kept)] == [True] * len(gone | kept)
+        assert reader.execute("SELECT count(*) FROM events").fetchone() == (rows,)
+    for client in world.connections:
+        client.close()
+    wait_for(lambda: unpinned(world) and world.run("SELECT 1 FROM frostline.pins") == [])
+    maintained(world, "events")
+    assert [path.exists() for path in gone] == [False] * len(gone)
+    assert all(path.exists() for path in kept)
 
 
 def test_what_is_written_once_everything_is_hot_again_is_kept(world: World) -> None:
