@@ -15,9 +15,13 @@ from typer.testing import CliRunner
 from fix_tiering import World
 from frostline.cli.main import app
 from frostline.errors import RefusedError
+from frostline.gateway.view import View
+from frostline.lake import catalog as lake
+from frostline.lake import lineage
 from frostline.report import Silent
 from frostline.tiering.archive import swap
 from frostline.tiering.verify import Finding, verify
+from integration.tiering.test_fold import managed
 
 TABLE = """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, t text, PRIMARY KEY (id, ts))
@@ -103,6 +107,8 @@ def test_everything_that_can_be_wrong_is_found_and_named(any_world: World, monke
     _one_value(world, {1000: -7})
     _one_value(world, {1000: 1001, 1001: 1000})  # both are there, each in the other's row
     _files(world)
+    _twice(world)
+    _readers(world)
     _the_registry(world)
 
 
@@ -167,6 +173,48 @@ def _files(world: World) -> None:
         assert words in one.problems[0]
     path.write_bytes(kept)
     assert found(world, "events_02")["public.events_02"].state == "good"
+
+
+def _twice(world: World) -> None:
+    """A snapshot that has a file twice, under two names."""
+    [kept] = world.run("SELECT snapshot_id, metadata_location FROM frostline.tables")
+    change = "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s"
+    path = files(world, "2020-02")[0]
+    copy = path.with_name(f"copy-{path.name}")
+    copy.write_bytes(path.read_bytes())
+    with lake.opened(world.settings) as catalog:
+        table = lake.table_of(catalog, managed(world))
+        [file] = [one.data_file for one in lineage.entries(table) if one.data_file.file_path.endswith(path.name)]
+        file[1] = file.file_path.replace(path.name, copy.name)
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as added:
+            added.append_data_file(file)
+        twice = table.current_snapshot()
+    assert twice is not None
+    world.run(change, twice.snapshot_id, table.metadata_location)
+    one = found(world, "events_02")["public.events_02"]
+    assert one.state == "damaged"
+    first = (f'({744 + hour},"2020-02-01 0{hour}:00:00+00")' for hour in range(5))
+    assert one.problems == (
+        "1,392 rows in the lake instead of 696",
+        "contents differ from what was archived in id, ts, v, t",
+        f"keys that stand there twice: {', '.join(first)}",
+    )
+    world.run(change, *kept)
+    assert found(world, "events_02")["public.events_02"].state == "good"
+
+
+def _readers(world: World) -> None:
+    """A gateway that forgets what the delta has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(View, "delta", lambda *_: None)
+        one = found(world, "events_01")["public.events_01"]
+    assert one.state == "damaged"
+    [said] = one.problems
+    assert said.startswith(
+        "readers see 744 rows where lake and delta together have 744; columns that differ: id, ts, v,"
+    )
+    assert [key in said for key in ("(5,", "(6,", "(9000,", "(7,")] == [True, True, True, False]
+    assert found(world, "events_01")["public.events_01"].state == "good"
 
 
 def _the_registry(world: World) -> None:
