@@ -26,6 +26,7 @@ from frostline.tiering import adopt, clean, verify
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import fold
 from frostline.tiering.locks import only_writer
+from frostline.tiering.maintain.run import maintain
 from frostline.tiering.unregister import unregister
 from integration.tiering.test_archive import SIMPLE
 
@@ -52,7 +53,7 @@ def folded(world: World) -> None:
 def test_restored_to_a_point_in_time_it_finds_its_rows_and_sets_the_lost_future_aside(
     cluster: Cluster, spark: SparkSession, tmp_path: Path
 ) -> None:
-    with new_world(cluster.dsn, spark, tmp_path) as world:
+    with new_world(cluster.dsn, spark, tmp_path, {"archive.orphan_age": "0"}) as world:
         world.run(PLAIN)
         world.register("public.events", "3 months")
         world.archive("public.events")
@@ -60,10 +61,13 @@ def test_restored_to_a_point_in_time_it_finds_its_rows_and_sets_the_lost_future_
         copy = cluster.copy("copy")
         both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (10, 800)")
         world.run("SELECT pg_create_restore_point('here')")
-        # What is lost: other changes, in the delta and folded, and a period that came and went.
+        # What is lost: other changes, in the delta and folded, and files that took the place of all there were.
         both(world, "UPDATE {t} SET v = -1 WHERE id IN (20, 21, 801)")
         same(world)
         folded(world)
+        world.gateway._presence.pins.drop_unused(0)  # only the backup window keeps the old ones
+        with Warm(world.spark_here) as warm:
+            assert maintain(world.settings, "public.events", Silent(), warm, everything=True)
         both(world, "DELETE FROM {t} WHERE id < 50")
         world.run("SELECT pg_switch_wal()")
         world.run("CHECKPOINT")
