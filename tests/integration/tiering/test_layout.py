@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from psycopg.errors import CheckViolation
 from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
@@ -279,6 +280,18 @@ def test_registration_takes_a_layout(months: World) -> None:
     assert ids[:50] == list(range(0, 250, 5))  # nulls come first where it descends
     assert world.run("SELECT r::text FROM public.numbers r ORDER BY n") == before
     assert world.run("SELECT t FROM public.numbers WHERE n = 777") == [("x777",)]
+
+
+def test_an_integer_key_is_retained_back_from_the_largest(months: World) -> None:
+    world = months
+    choose(world, "numbers", retention="1501")
+    assert cycle.retains(world.settings, ["public.numbers"], Silent(), world.spark_here) == []  # 2500 - 1501 = 999
+    choose(world, "numbers", retention="1500")
+    assert len(cycle.retains(world.settings, ["public.numbers"], Silent(), world.spark_here)) == 1
+    assert world.run("SELECT count(*), min(n), max(n) FROM public.numbers") == [(1501, 1000, 2500)]
+    assert {under(path) for path in _files(world, "public.numbers")} == {f"period={n}" for n in range(1000, 2000, 250)}
+    with pytest.raises(CheckViolation, match="are not kept any more"):
+        world.run("INSERT INTO public.numbers VALUES (999)")
 
 
 def _files(world: World, table: str) -> list[str]:
