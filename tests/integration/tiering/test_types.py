@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 import psycopg
 import pyarrow as pa
@@ -17,7 +18,13 @@ from frostline.errors import RefusedError
 from frostline.gateway import handed
 from frostline.lake.catalog import identifier
 from frostline.model import types
+from frostline.pipeline import merge
+from frostline.report import Silent
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
+from frostline.tiering.untier.run import untier
 from integration.tiering import type_edges as edges
+from integration.tiering.test_maintain import choose, good, maintained
 
 _ALL = (
     "SELECT typname FROM pg_type t WHERE typnamespace = 'pg_catalog'::regnamespace"
@@ -68,6 +75,83 @@ def test_every_type_comes_back_exactly(any_world: World) -> None:
     assert world.run("SELECT relkind::text FROM pg_class WHERE relname = 'events_old'") == [("f",)]
     assert _texts(world, "public.events") == stored
     _read_by_spark(world, stored)
+
+
+# Folds choose files by the bounds of these too, where they are part of the key.
+_BOUNDED = ("timestamp", "date", "int8")
+_MOMENTS = """
+CREATE TABLE public.plain (id int, ts timestamptz, {columns}, PRIMARY KEY (id, ts, {bounded}));
+CREATE TABLE public.events (LIKE public.plain, PRIMARY KEY (id, ts, {bounded})) PARTITION BY RANGE (ts);
+CREATE TABLE public.events_old PARTITION OF public.events FOR VALUES FROM ('2020-01-01Z') TO ('2020-02-01Z');
+CREATE TABLE public.events_new PARTITION OF public.events FOR VALUES FROM ('2020-02-01Z') TO (MAXVALUE);
+CREATE TABLE public.edges (LIKE public.plain);
+"""
+
+
+def test_nothing_that_spark_does_to_the_lake_changes_a_value(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folded in either way, rewritten and brought back, beside a plain table that is given the same statements."""
+    # What is kept as text is text to Spark as well: one of these will do.
+    native = [name for name in (*types.NATIVE, "jsonb") if name not in types.REFERENCES]
+    decimals = {name: values for name, values in edges.MODIFIED.items() if name.startswith("numeric(")}
+    held = {name: edges.EDGES[name] for name in native} | decimals
+    others = sql.SQL(", ").join(sql.Identifier(name) for name in held if name not in _BOUNDED).as_string(None)
+    _make_edges(world, held)
+    _both(world, "INSERT INTO {t} SELECT * FROM public.edges")
+    world.register("public.events")
+    world.archive("public.events")
+    _same(world, held)
+    # Versions come to Spark from the run itself, and from tasks of its own where there are many.
+    for number, (mode, size) in enumerate((("copy-on-write", merge._SLICE_BYTES), ("merge-on-read", 1)), 1):
+        choose(world, "events", merge_mode=mode)
+        monkeypatch.setattr(merge, "_SLICE_BYTES", size)
+        for when in ("2020-01-20Z", "4713-01-01 00:00:00Z BC"):
+            moved = f"jsonb_build_object('id', id + {number}00, 'ts', '{when}')"
+            _both(world, f"INSERT INTO {{t}} SELECT (jsonb_populate_record(e, {moved})).* FROM public.edges e")
+        _both(
+            world,
+            f"UPDATE {{t}} t SET ({others}) = (SELECT {others} FROM public.edges e WHERE e.id = (t.id + {number}) % 12)"
+            " WHERE id < 12",
+        )
+        _both(world, f"DELETE FROM {{t}} WHERE id = 2{number}")
+        with Warm(world.spark_here) as warm:
+            [done] = fold(world.settings, "public.events", Silent(), warm)
+        assert (done.updated, done.deleted) == (12, 1)
+        _same(world, held)
+    rewritten = maintained(world, everything=True)
+    assert rewritten.before.delete_files > rewritten.after.delete_files == 0
+    _same(world, held)
+    good(world)
+    with Warm(world.spark_here) as warm:
+        assert len(untier(world.settings, "public.events", "events_before", Silent(), warm)) == 2
+    _same(world, held)
+
+
+def _make_edges(world: World, held: Mapping[str, tuple[str, ...]]) -> None:
+    """A row for each of the values of the type that has most."""
+    columns = ", ".join(f'"{name}" {name}' for name in held)
+    world.run(_MOMENTS.format(columns=columns, bounded=", ".join(f'"{name}"' for name in _BOUNDED)))
+    insert = f"INSERT INTO public.edges VALUES (%s, '2020-01-15Z'{', %s' * len(held)})"
+    for number in range(max(map(len, held.values()))):
+        world.run(insert, number, *(values[number % len(values)] for values in held.values()))
+
+
+def _both(world: World, statement: str) -> None:
+    for table in ("public.events", "public.plain"):
+        world.run(statement.format(t=table))
+
+
+def _same(world: World, held: Mapping[str, tuple[str, ...]]) -> None:
+    """Every row, and those that are looked for by an edge: files are left out by what Spark says is in them."""
+    assert _texts(world, "public.events") == _texts(world, "public.plain")
+    with psycopg.connect(world.dsn, autocommit=True) as client:
+        for name, value in ((name, value) for name, values in held.items() for value in (values[0], values[-1])):
+            found, wanted = (
+                client.execute(
+                    f'SELECT id, ts::text FROM {table} WHERE "{name}" = %s ORDER BY 1, 2', [value]
+                ).fetchall()
+                for table in ("public.events", "public.plain")
+            )
+            assert found == wanted != []
 
 
 def test_every_type_inside_a_statement_is_what_it_was(any_world: World) -> None:
@@ -137,7 +221,7 @@ def _texts(world: World, table: str) -> list[tuple[object, ...]]:
             )
         ]
         texts = sql.SQL(", ").join(sql.SQL("frostline.output({})").format(sql.Identifier(str(name))) for name in names)
-        query = sql.SQL("SELECT {} FROM {} ORDER BY id DESC").format(texts, sql.SQL(table))
+        query = sql.SQL("SELECT {} FROM {} ORDER BY id DESC, ts").format(texts, sql.SQL(table))
         return connection.execute(query).fetchall()
 
 
