@@ -86,11 +86,13 @@ def remove(connection: Connection, managed: Managed, operation: int) -> int:
     return removed
 
 
-def touched(connection: Connection, managed: Managed, operation: int, uppers: Sequence[str]) -> set[int]:
-    """Which of these periods, given by their ends in order, the operation's versions lie in."""
+def touched(connection: Connection, managed: Managed, operation: int, uppers: Sequence[str]) -> dict[int, int]:
+    """Which of these periods, given by their ends in order, the operation's versions lie in, and of how many rows."""
     ends = SQL("{}::{}[]").format(Literal(list(uppers)), SQL(managed.table.key_type))
+    row = SQL(", ").join(SQL("d.{}").format(Identifier(name)) for name in managed.table.primary_key)
     query = SQL(
-        "SELECT DISTINCT width_bucket(d.{}, {}) FROM frostline.operations o CROSS JOIN LATERAL unnest(o.folded) f (seq)"
-        " JOIN {} d ON d._seq = f.seq WHERE o.id = {}"
-    ).format(Identifier(managed.table.key), ends, Identifier(*managed.delta), Literal(operation))
-    return {place for (place,) in connection.execute(query)}
+        "SELECT width_bucket(d.{}, {}), count(DISTINCT ({}))"
+        " FROM frostline.operations o CROSS JOIN LATERAL unnest(o.folded) f (seq)"
+        " JOIN {} d ON d._seq = f.seq WHERE o.id = {} GROUP BY 1"
+    ).format(Identifier(managed.table.key), ends, row, Identifier(*managed.delta), Literal(operation))
+    return dict(connection.execute(query).fetchall())

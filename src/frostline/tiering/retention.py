@@ -18,7 +18,7 @@ from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.model.tables import derived_name
-from frostline.tiering import coalesce, ddl, partitions
+from frostline.tiering import coalesce, ddl, partitions, statistics
 from frostline.tiering.coalesce import Part
 from frostline.tiering.locks import Wanted, fence, lock, with_short_locks
 
@@ -91,6 +91,7 @@ def retain(connection: Connection, managed: Managed, found: Expired, locks: Want
     with ddl.droppable(f"periods of {managed.table} stay: something depends on one of them itself"):
         with_short_locks(connection, work, f"removing old periods of {managed.table}", wanted)
     reached("retention.done")
+    statistics.measured(connection, managed)
 
 
 def _one_partition(

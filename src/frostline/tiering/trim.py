@@ -19,7 +19,7 @@ from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
 from frostline.report import Report
-from frostline.tiering import commits, retention, staged
+from frostline.tiering import commits, retention, staged, statistics
 from frostline.tiering.archive import steps
 from frostline.tiering.commits import Operation
 from frostline.tiering.locks import from_settings
@@ -37,6 +37,7 @@ def trim(
     with report.step(f"trim the lake of {managed.table}") as progress:
         managed = _adopted(connection, settings, managed)
         managed = staged.add(connection, settings, managed, report)
+        statistics.refresh(connection, managed)
         kept_from = retention.line(connection, managed)
         whole, reaching = surplus.places(settings, managed, kept_from)
         if reaching:

@@ -24,7 +24,7 @@ from frostline.lake import files as lake
 from frostline.lake import inspect, storage
 from frostline.model.bounds import Bound, Range, parse_bound
 from frostline.report import Report
-from frostline.tiering import ddl, staged
+from frostline.tiering import ddl, staged, statistics
 from frostline.tiering.digest import (
     SHOWN_KEYS,
     Digest,
@@ -117,7 +117,9 @@ def _all_in_the_lake(connection: Connection, settings: Settings, managed: Manage
     if not staged.waiting(connection, managed).files:
         return managed
     with only_writer(connection, managed) as locked:
-        return staged.add(connection, settings, locked, report)
+        current = staged.add(connection, settings, locked, report)
+        statistics.refresh(connection, current)
+        return current
 
 
 def _periods(connection: Connection, managed: Managed) -> list[Period]:

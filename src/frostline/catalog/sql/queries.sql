@@ -430,13 +430,13 @@ JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND c.reltuples < 0;
 
--- name: resized_periods
--- Foreign partitions of whose size the planner is wrong by more than a tenth.
-SELECT n.nspname, c.relname, p.rows, p.bytes
+-- name: outdated_periods
+-- Foreign partitions of which more than a tenth has changed since the planner was told; a few rows are never worth it.
+SELECT n.nspname, c.relname, p.upper, p.changed
 FROM frostline.periods p
 JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE p.table_id = %(table)s AND c.reltuples >= 0 AND abs(c.reltuples - p.rows) > greatest(p.rows, c.reltuples) / 10;
+WHERE p.table_id = %(table)s AND p.changed > 50 AND p.changed > greatest(p.rows, c.reltuples) / 10;
 
 -- name: holders
 -- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be;

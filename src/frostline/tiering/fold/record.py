@@ -39,6 +39,7 @@ class Period:
     rows: int
     bytes: int
     files: int
+    changed: int  # rows, at least: as many keys as were folded
 
 
 def record(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> int:
@@ -63,16 +64,17 @@ def update(connection: Connection, managed: Managed, periods: Iterable[Period]) 
     for period in periods:
         # The hashes were those of other rows; `frostline verify` records them anew.
         connection.execute(
-            "UPDATE frostline.periods SET rows = %s, bytes = %s, files = %s, digest = NULL"
-            " WHERE table_id = %s AND upper = %s",
-            (period.rows, period.bytes, period.files, managed.id, period.upper),
+            "UPDATE frostline.periods SET rows = %(rows)s, bytes = %(bytes)s, files = %(files)s, digest = NULL,"
+            " changed = changed + greatest(%(changed)s, abs(rows - %(rows)s))"
+            " WHERE table_id = %(table)s AND upper = %(upper)s",
+            {**vars(period), "table": managed.id},
         )
 
 
 def tidy(connection: Connection, managed: Managed) -> None:
     """What the planner believes, and the room of the removed versions. Without it plans suffer, rows do not."""
+    statistics.refresh(connection, managed)
     try:
-        statistics.resize(connection, managed.id)
         connection.execute(SQL("VACUUM (SKIP_LOCKED, TRUNCATE false) {}").format(Identifier(*managed.delta)))
     except psycopg.Error as error:
         log.warning("after folding %s: %s", managed.table, str(error).strip())
@@ -95,7 +97,7 @@ def changed(connection: Connection, settings: Settings, operation: Operation, ma
             continue
         rows = _rows(settings, operation, after, now, range_)
         size = sum(after.files[at].size for at in now)
-        yield Period(upper, range_, rows, size, len(now))
+        yield Period(upper, range_, rows, size, len(now), touched.get(number, 0))
 
 
 def _known(connection: Connection, managed: Managed) -> list[tuple[str, Range]]:

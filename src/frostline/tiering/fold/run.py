@@ -20,7 +20,7 @@ from frostline.faults import reached
 from frostline.lake import catalog as lake
 from frostline.lake.merging import Merged, Others
 from frostline.report import Report
-from frostline.tiering import shape, staged
+from frostline.tiering import shape, staged, statistics
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.commits import Operation, begin
@@ -61,6 +61,8 @@ def fold(settings: Settings, text: str, report: Report, warm: Warm, *, always: b
                 current = staged.add(connection, settings, current, report, partial(_examine, settings, current, warm))
             if folds:
                 done.append(_one(connection, settings, current, report, warm))
+            else:
+                statistics.refresh(connection, current)  # of files that were added
             return done
 
 
