@@ -59,7 +59,8 @@ WHY = {
     "bytes": "Both order them by their bytes, a prefix first.",
     "text equality": "Deterministic collations call two texts equal exactly when their bytes are.",
     "text order": "Under C, POSIX, C.UTF-8 and the builtin provider the order is that of the bytes.",
-    "padded equality": "The lake keeps char(n) without its padding, which comparisons do not see.",
+    "padded equality": "The lake keeps char(n) without its padding, which comparisons do not see. With a varchar, of "
+    "which Postgres then sees no blanks at the end either, it compares itself.",
     "padded order": "As text in byte order, without the padding.",
     "labels": "Labels are unique, so their texts are equal when they are. Their order is Postgres's to know.",
     "integer arithmetic": "Computed in a wider integer; a row whose result does not fit is an error and Postgres's.",

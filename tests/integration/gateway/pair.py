@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,11 @@ class Pair:
             return translate(clauses(query.replace("{t}", self.source)), self.table)
         except Unknown:
             return None
+
+    def answered(self, path: str) -> float:
+        """How many queries the gateway has answered this way."""
+        found = re.search(rf'queries_total{{path="{path}"}} (\d+)', self.gateway._metrics.text())
+        return float(found[1]) if found else 0.0
 
     def both(self, query: str) -> tuple[Outcome, Outcome]:
         """Through postgres_fdw: the tiered table's answer and the copy's, or their errors' SQLSTATEs."""

@@ -38,6 +38,8 @@ FILTERS = [
     "i4 > 2147483646::bigint",
     "id = 5.0",
     "id > 4.5 AND id < 5.5",
+    "v = ch",
+    "v >= ch AND id > 100000",
     "b",
     "NOT b",
     "b IS NULL",

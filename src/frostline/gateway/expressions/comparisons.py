@@ -42,7 +42,8 @@ def compare(name: str, left: Value, right: Value) -> str:
         left, right, name = right, left, MIRRORED[name]
     left, right = _whole(left, right)
     entry = ENTRIES.get((name, (left.type.key, right.type.key)))
-    if entry is None or left.type.oid != right.type.oid:
+    padded = "bpchar" in (left.type.name, right.type.name) and (left.type.varchar or right.type.varchar)
+    if entry is None or left.type.oid != right.type.oid or padded:
         raise Unknown(f"{left.type.key} {name} {right.type.key}")
     if entry.operands in ("float", "double"):
         return _floats(entry, left, right)

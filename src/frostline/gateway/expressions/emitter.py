@@ -248,4 +248,4 @@ def _one_collation(operands: Sequence[Value]) -> list[Value]:
 
 
 def _named(to: TypeName) -> Type:
-    return Type("text" if to.name == "varchar" else to.name)
+    return Type("text", varchar=True) if to.name == "varchar" else Type(to.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from frostline.catalog.cold import ColdColumn
 from frostline.gateway.expressions.tree import Unknown
@@ -46,6 +46,8 @@ class Type:
     scale: int = 0
     collation: Collation | None = None
     oid: int = 0
+    # Text that is, or may be, a varchar: next to char(n) Postgres compares it without its trailing blanks, too.
+    varchar: bool = field(default=False, compare=False)
 
     @property
     def key(self) -> str:
@@ -88,7 +90,8 @@ def of_column(column: ColdColumn) -> Type:
         precision, scale = (int(part) for part in re.findall(r"\d+", column.storage.iceberg))
         return numeric(precision, scale)
     if column.collation is not None:
-        return Type(name, collation=Collation(column.collation, column.byte_ordered))
+        collation = Collation(column.collation, column.byte_ordered)
+        return Type(name, collation=collation, varchar=column.typname == "varchar")
     return Type(name)
 
 
