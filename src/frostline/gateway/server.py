@@ -88,6 +88,7 @@ class Gateway:
         others = addresses(settings.gateway.standbys)
         self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None, others=others)
         self._clients: dict[int, Client] = {}
+        self._strangers: dict[Stream, None] = {}  # who has not said who it is, in the order they came
         self._lock = threading.Lock()
         self._stopping = False
         self._open = contextlib.ExitStack()
@@ -179,7 +180,9 @@ class Gateway:
             with contextlib.suppress(OSError):  # gone already: the first read will tell
                 sockets.guard(sock, self._settings.gateway.send_timeout)
             sock.settimeout(STARTUP_SECONDS)
+            self._meet(stream)
             request = startup.read_request(stream, self._tls)
+            self._strangers.pop(stream, None)
             if isinstance(request, startup.CancelRequest):
                 self._cancel(request)
             else:
@@ -192,7 +195,17 @@ class Gateway:
             log.exception("a session failed")
             self._failed(stream, error)
         finally:
+            self._strangers.pop(stream, None)
             stream.close()
+
+    def _meet(self, stream: Stream) -> None:
+        """However many connect and say nothing there is room for one more: who has been silent longest goes."""
+        with self._lock:
+            if len(self._strangers) >= self._settings.gateway.max_sessions:
+                silent = next(iter(self._strangers))
+                self._strangers.pop(silent)
+                silent.hang_up()
+            self._strangers[stream] = None
 
     def _welcome(self, stream: Stream, parameters: dict[str, str]) -> None:
         client = self._enter(stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -232,3 +233,75 @@ def test_a_malformed_message_ends_the_session(
     assert b"C08P01" in answer
     assert b"SFATAL" in answer
     direct.execute("SET nothing = at_all")
+
+
+def _message(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+def _sequences(source: str) -> list[list[bytes]]:
+    """What clients say, message by message."""
+    select = f"SELECT id FROM {source} WHERE id < $1".encode()
+    bind = b"p\0s\0" + struct.pack("!hhi", 0, 1, 4) + b"1030" + struct.pack("!h", 0)
+    declare = f"DECLARE c CURSOR FOR SELECT id, t FROM {source}".encode()
+    return [
+        [
+            *(_message(b"P", b"s\0" + select + b"\0" + struct.pack("!h", 0)), _message(b"B", bind)),
+            *(_message(b"D", b"Pp\0"), _message(b"E", b"p\0" + struct.pack("!i", 5)), _message(b"S")),
+        ],
+        [_message(b"Q", text + b"\0") for text in (b"BEGIN", declare, b"FETCH 3 FROM c", b"CLOSE c", b"COMMIT")],
+        [_message(b"P", b"\0" + select + b"\0" + struct.pack("!hi", 1, 20)), _message(b"H"), _message(b"C", b"Ss\0")],
+        [_message(b"Q", b"SAVEPOINT s\0"), _message(b"S"), _message(b"X")],
+    ]
+
+
+def _mutated(chance: random.Random, messages: list[bytes]) -> bytes:
+    """One to four messages or bytes are others, elsewhere, twice there or missing."""
+    messages = list(messages)
+    if chance.random() < 0.5:
+        at = chance.randrange(len(messages))
+        messages[at : at + 1] = [messages[at]] * chance.choice([0, 2])
+        chance.shuffle(messages)
+    data = bytearray(b"".join(messages))
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(data))
+        data[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(4))
+    return bytes(data)
+
+
+def _said(address: dict[str, Any], data: bytes) -> None:
+    """By a client that has logged in, and goes."""
+    with psycopg.connect(**address) as client:
+        sock = socket.socket(fileno=client.pgconn.socket)
+        try:
+            sock.setblocking(True)
+            sock.settimeout(20)
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(65536):
+                pass
+        except ConnectionError:
+            pass  # it hung up before it had read everything
+        finally:
+            sock.detach()
+
+
+def test_whatever_a_session_says_only_that_session_ends(
+    gateway: Gateway,
+    address: dict[str, Any],
+    direct: psycopg.Connection[Any],
+    january: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chance = random.Random(11)
+    sequences = _sequences(january)
+    direct.execute("BEGIN")
+    direct.execute(f"DECLARE mine CURSOR FOR SELECT id FROM {january} ORDER BY id ASC NULLS LAST")
+    for number in range(80):
+        data = chance.randbytes(chance.randrange(1, 200)) if number % 8 == 0 else b""
+        _said(address, data or _mutated(chance, sequences[number % len(sequences)]))
+    assert direct.execute("FETCH 2 FROM mine").fetchall() == [(-4,), (1017,)]
+    direct.execute("COMMIT")
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+    while len(gateway._current()) > 1:  # the last one's thread is about to end
+        time.sleep(0.01)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ import pytest
 
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError, StackError
+from frostline.gateway import server
 from frostline.gateway.server import Gateway
 from integration.gateway.conftest import settings_for
 from integration.gateway.world import World, rows
@@ -250,6 +252,52 @@ def test_stopping_ends_open_transactions_and_another_gateway_takes_over(world: W
         connection.execute("ROLLBACK")
         assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
         assert _address(connection) == {"host": "127.0.0.1", "port": str(gateway.port)}
+
+
+def test_an_open_transaction_comes_to_its_end_while_new_sessions_go_elsewhere(world: World, gateway: Gateway) -> None:
+    with another(world, gateway) as first, world.connect() as connection, world.connect() as late:
+        connection.execute("BEGIN")
+        connection.execute(f"DECLARE c CURSOR FOR SELECT id FROM events WHERE {COLD} ORDER BY id")
+        assert rows(connection, "FETCH 1 FROM c") == [(b"-5",)]
+        assert len(first._current()) == 1
+        stopping = threading.Thread(target=first.stop, args=(60,))
+        stopping.start()
+        while not first._stopping:
+            time.sleep(0.01)
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(host=first.host, port=first.port, user="anybody", dbname="any", connect_timeout=10)
+        assert rows(late, "SELECT id FROM events WHERE id = 5") == [(b"5",)]  # by the other gateway
+        assert stopping.is_alive()
+        assert rows(connection, "FETCH 2 FROM c") == [(b"-4",), (b"-3",)]
+        assert rows(connection, "SELECT id FROM events WHERE id = 6") == [(b"6",)]
+        assert len(first._current()) == 1
+        connection.execute("COMMIT")
+        stopping.join(20)  # it waits for nobody else
+        assert not stopping.is_alive()
+        assert rows(connection, "SELECT id FROM events WHERE id = 7") == [(b"7",)]
+
+
+def _silent(gateway: Gateway) -> socket.socket:
+    return socket.create_connection((gateway.host, gateway.port), timeout=20)
+
+
+def test_a_client_that_says_nothing_is_let_go(world: World, gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STARTUP_SECONDS", 0.3)
+    with another(world, gateway) as short, _silent(short) as nothing, _silent(short) as half:
+        half.sendall(b"\0\0")
+        assert (nothing.recv(1), half.recv(1)) == (b"", b"")
+        with world.connect() as connection:
+            assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+
+
+def test_silent_clients_take_nobodys_place(world: World, gateway: Gateway) -> None:
+    with another(world, gateway, max_sessions=2) as small, ExitStack() as open_:
+        silent = [open_.enter_context(_silent(small)) for _ in range(5)]
+        for oldest in silent[:3]:
+            assert oldest.recv(1) == b""
+        with world.connect() as connection:
+            assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
+            assert len(small._current()) == 1
 
 
 def test_without_a_gateway_hot_rows_answer_and_cold_ones_say_what_to_do(world: World, gateway: Gateway) -> None:
