@@ -13,7 +13,7 @@ HELP = {
     "sessions_total": ("counter", "sessions accepted"),
     "queries_total": (
         "counter",
-        "queries by who answers: duckdb, file (a look-up), postgres, or known without reading",
+        "queries by who answers: duckdb, file or delta (look-ups of a row), postgres, or known without reading",
     ),
     "statement_seconds": ("histogram", "time from a statement to the last byte of its answer"),
     "rows_total": ("counter", "rows sent"),
