@@ -10,7 +10,8 @@ from psycopg.rows import dict_row
 
 from fix_commands import Run
 from frostline.gateway.server import Gateway
-from integration.gateway.world import World, rows
+from integration.gateway.pair import Pair
+from integration.gateway.world import DENSE_FILES, FIRST_EDGE, World, rows
 
 JANUARY = "ts >= '2026-01-01' AND ts < '2026-02-01'"
 
@@ -45,6 +46,27 @@ def test_a_statement_for_duckdb(world: World, connection: psycopg.Connection[Any
     assert found["pushed"].endswith("i4 = 5")
     assert (found["kept"], found["why"], found["delta_rows"]) == ("", None, 0)
     assert found["remote"].startswith('SELECT id FROM "table')
+
+
+def test_files_and_bytes_after_pruning_out_of_how_many(pair: Pair) -> None:
+    """By what the files' statistics say of the rows' ids."""
+    files = [task.file for task in pair.world.lake.scan().plan_files()]
+    least = min(_bound(file.lower_bounds) for file in files)
+    counts = set()
+    for low, high in ((least, least + 3), (7, 7), (700, 790), (FIRST_EDGE + 390, FIRST_EDGE + 500), (-(2**40), 2**40)):
+        condition = f"id >= {low} AND id <= {high} AND {JANUARY}"
+        line = explain(pair.connection, f"SELECT t FROM events WHERE {condition}")["events_1 cold"]
+        read = [file for file in files if _bound(file.lower_bounds) <= high and _bound(file.upper_bounds) >= low]
+        assert (line["files"], line["of_files"]) == (len(read), DENSE_FILES), condition
+        assert line["bytes"] == sum(file.file_size_in_bytes for file in read), condition
+        assert line["of_bytes"] == sum(file.file_size_in_bytes for file in files)
+        counts.add(len(read))
+    assert counts > {1, DENSE_FILES}
+
+
+def _bound(bounds: dict[int, bytes]) -> int:
+    """Of the ids, the first field."""
+    return int.from_bytes(bounds[1], "little", signed=True)
 
 
 def test_what_postgres_evaluates_and_why(connection: psycopg.Connection[Any]) -> None:
