@@ -17,6 +17,8 @@ _KNOWN = (
     ("row_triggers", "row triggers ({}) will fire on cold rows too and keep their updates from being pushed down"),
     ("rules", "rules ({}) act on statements that name the table, not on those addressed to its hot partition"),
     ("publications", "publications ({}) do not carry changes of cold rows"),
+    ("declared_unlogged", "{} was declared UNLOGGED: its partitions are not, but Postgres reads it on no standby"),
+    ("unlogged_sequences", "sequences ({}) are UNLOGGED and begin anew after a crash: ALTER SEQUENCE ... SET LOGGED"),
     ("identity_by_index", "its replica identity ({}) goes to the hot partition with the primary key"),
 )
 _SET_BY_ACTION = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}

@@ -73,14 +73,14 @@ def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
             )
         elif kind != "r":
             yield Objection(f"partition {schema}.{name} is not an ordinary table", "detach it")
-        elif persistence != "p":
+        elif persistence == "u":
             yield Objection(f"partition {schema}.{name} is UNLOGGED", f"ALTER TABLE {schema}.{name} SET LOGGED")
         elif bound == "DEFAULT":
             query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
             if connection.execute(query).fetchone() == (True,):
                 yield Objection(
                     f"the DEFAULT partition {schema}.{name} (OID {child}) holds rows",
-                    "create partitions for them and move them there",
+                    "move them into tables of their own and attach those as partitions",
                 )
 
 
@@ -110,7 +110,13 @@ _OF_THE_REGISTRY = (
 )
 _IN_THE_WAY = (
     ("other_encoding", "the encoding of its database is {}", "move it into a database with ENCODING 'UTF8'"),
-    ("not_logged", "it is not an ordinary, logged table (persistence {})", "ALTER TABLE ... SET LOGGED"),
+    ("temporary", "it ({}) is temporary: no other session can read it", "make it an ordinary table"),
+    ("unlogged", "it ({}) is UNLOGGED", "ALTER TABLE ... SET LOGGED"),
+    (
+        "unlogged_referents",
+        "its foreign keys refer to UNLOGGED tables ({})",
+        "ALTER TABLE ... SET LOGGED those tables; where one is partitioned that does nothing, drop the foreign keys",
+    ),
     ("of_type", "it is a typed table (OF {})", "ALTER TABLE ... NOT OF"),
     (
         "inherited_keys",

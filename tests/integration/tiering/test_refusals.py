@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
+from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.errors import ConfigError, RefusedError
-from frostline.tiering import cautions, register
+from frostline.tiering import cautions, premake, register
 
 KEY = "PRIMARY KEY (id, ts)"
 PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
@@ -124,6 +126,10 @@ REFUSED = {
         PLAIN + "CREATE UNIQUE INDEX once ON public.t (v, ts)",
         r"UNIQUE besides the primary key \(public.once\)",
     ),
+    "exclusion constraints": (
+        PLAIN + "ALTER TABLE public.t ADD CONSTRAINT once EXCLUDE USING btree (v WITH =, ts WITH =)",
+        r"exclusion constraints \(once\) cannot be kept",
+    ),
     "a unique constraint": (PLAIN + "ALTER TABLE public.t ADD UNIQUE (v, ts)", r"UNIQUE besides the primary key"),
     "a view that groups by the key": (
         PLAIN + "CREATE VIEW public.grouped AS SELECT id, ts, v FROM public.t GROUP BY id, ts",
@@ -177,21 +183,46 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def installed(dsn: str) -> Iterator[str]:
+@contextmanager
+def installed_on(server: str) -> Iterator[str]:
     """A database with the registry; nothing is kept in it."""
     name = "test_refusals"
-    with psycopg.connect(dsn, autocommit=True) as connection:
+    with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-        made = psycopg.conninfo.make_conninfo(dsn, dbname=name)
+        made = psycopg.conninfo.make_conninfo(server, dbname=name)
         install(made)
         yield made
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@pytest.fixture(scope="module")
+def installed(dsn: str) -> Iterator[str]:
+    with installed_on(dsn) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def installed15(postgres15: str) -> Iterator[str]:
+    with installed_on(postgres15) as made:
+        yield made
+
+
 @pytest.fixture
 def connection(installed: str) -> Iterator[Connection]:
     with connect(installed, autocommit=False) as opened:
+        yield opened
+        opened.rollback()
+
+
+@pytest.fixture(params=["18", "15"])
+def any_installed(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue("installed" if request.param == "18" else "installed15")
+    return found
+
+
+@pytest.fixture
+def any_connection(any_installed: str) -> Iterator[Connection]:
+    with connect(any_installed, autocommit=False) as opened:
         yield opened
         opened.rollback()
 
@@ -218,6 +249,135 @@ def test_what_stands_in_the_way_is_refused_with_a_way_out(connection: Connection
     assert len(reasons) == len(remedies)
     assert all(len(remedy) > len("  -> ") for remedy in remedies)
     assert connection.execute(shape).fetchall() == before
+
+
+# What a person does who follows the hint.
+WAYS_OUT = {
+    "no primary key": "ALTER TABLE public.t ADD PRIMARY KEY (id, ts)",
+    "no partitions": PARTITION,
+    "our own column names": "ALTER TABLE public.t RENAME COLUMN _seq TO seq",
+    "a default partition with rows": "CREATE TABLE public.t_2 (LIKE public.t INCLUDING ALL);"
+    "WITH moved AS (DELETE FROM public.t_d RETURNING *) INSERT INTO public.t_2 SELECT * FROM moved;"
+    "ALTER TABLE public.t ATTACH PARTITION public.t_2 FOR VALUES FROM ('2030-01-01') TO ('2030-02-01')",
+    "an unlogged partition": "ALTER TABLE public.t_1 SET LOGGED",
+    "a typed table": "ALTER TABLE public.t NOT OF",
+    "a deferrable key": f"ALTER TABLE public.t DROP CONSTRAINT t_pkey, ADD {KEY}",
+    "a constraint that is not valid": "ALTER TABLE public.t VALIDATE CONSTRAINT t_v_check",
+    "an index that is not valid": "CREATE INDEX part ON public.t_1 (v);"
+    "ALTER INDEX public.partly ATTACH PARTITION public.part",
+    "inbound foreign keys": "ALTER TABLE public.other DROP CONSTRAINT other_id_ts_fkey",
+    "a unique constraint": "ALTER TABLE public.t DROP CONSTRAINT t_v_ts_key; CREATE INDEX ON public.t (v, ts)",
+    "exclusion constraints": "ALTER TABLE public.t DROP CONSTRAINT once",
+    "a view that groups by the key": "CREATE OR REPLACE VIEW public.grouped AS"
+    " SELECT id, ts, v FROM public.t GROUP BY id, ts, v",
+    "transition tables": "DROP TRIGGER late ON public.t;"
+    "CREATE TRIGGER late AFTER INSERT ON public.t FOR EACH STATEMENT EXECUTE FUNCTION public.f()",
+    "constraint triggers": "DROP TRIGGER late ON public.t;"
+    "CREATE TRIGGER late AFTER INSERT ON public.t FOR EACH ROW EXECUTE FUNCTION public.f()",
+    "updates published under its name": "ALTER PUBLICATION feed SET (publish_via_partition_root = false)",
+    "all tables published by root": "ALTER TABLE public.t REPLICA IDENTITY FULL;"
+    "ALTER TABLE public.t_1 REPLICA IDENTITY FULL",
+    "a branch under a common key": f"ALTER TABLE public.top DROP CONSTRAINT top_pkey; ALTER TABLE public.t ADD {KEY}",
+}
+
+
+@pytest.mark.parametrize("case", WAYS_OUT)
+def test_the_way_out_leads_out(any_connection: Connection, case: str) -> None:
+    if case == "exclusion constraints" and any_connection.info.server_version < 170000:
+        pytest.skip("partitioned tables have none before 17")
+    run(any_connection, REFUSED[case][0])
+    with pytest.raises(RefusedError, match=REFUSED[case][1]):
+        register.plan(any_connection, "public.t", "3 months")
+    run(any_connection, WAYS_OUT[case])
+    assert isinstance(register.register(any_connection, "public.t", "3 months"), register.Plan)
+
+
+def test_a_detach_that_was_not_finished_is_refused_until_it_is(any_installed: str) -> None:
+    """Of a partition without rows that is detached while somebody reads: the wait for him is cancelled."""
+    with (
+        psycopg.connect(any_installed, autocommit=True) as owner,
+        psycopg.connect(any_installed) as reader,
+        connect(any_installed) as ours,
+    ):
+        owner.execute(PLAIN + PARTITION.replace("t_1", "t_2").replace("-02-", "-03-").replace("-01-", "-02-"))
+        try:
+            reader.execute("SELECT FROM public.t")
+            owner.execute("SET statement_timeout = '200ms'")
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                owner.execute("ALTER TABLE public.t DETACH PARTITION public.t_2 CONCURRENTLY")
+            owner.execute("RESET statement_timeout")
+            with pytest.raises(RefusedError, match=r"partitions \(public.t_2\) are half detached") as error:
+                register.plan(ours, "public.t", "3 months")
+            assert "ALTER TABLE ... DETACH PARTITION ... FINALIZE" in (error.value.hint or "")
+            reader.rollback()
+            owner.execute("ALTER TABLE public.t DETACH PARTITION public.t_2 FINALIZE")
+            plan = register.plan(ours, "public.t", "3 months")
+            assert isinstance(plan, register.Plan)
+            assert [leaf.name for leaf in plan.table.leaves] == ["t_1"]
+        finally:
+            reader.rollback()
+            owner.execute("DROP TABLE public.t; DROP TABLE IF EXISTS public.t_2")
+
+
+def test_a_temporary_table_is_nobody_elses(connection: Connection) -> None:
+    run(
+        connection,
+        f"CREATE TEMPORARY TABLE t (id int, ts timestamptz, {KEY}) PARTITION BY RANGE (ts);"
+        "CREATE TEMPORARY TABLE t_1 PARTITION OF t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')",
+    )
+    row = connection.execute("SELECT pg_my_temp_schema()::regnamespace::text").fetchone()
+    assert row is not None
+    with pytest.raises(RefusedError, match=r"it \(\S*t\) is temporary") as error:
+        register.plan(connection, f"{row[0]}.t", "3 months")
+    assert error.value.hint == "  -> make it an ordinary table"
+
+
+DECLARED = PLAIN.replace("CREATE TABLE public.t (id int,", "CREATE UNLOGGED TABLE public.t (id int, n serial,")
+
+
+@pytest.fixture
+def before_18(installed15: str) -> Iterator[Connection]:
+    """Only there can a partitioned table be declared UNLOGGED, and it stays so whatever it is told."""
+    with connect(installed15, autocommit=False) as opened:
+        yield opened
+        opened.rollback()
+
+
+def test_what_a_partitioned_table_was_declared_as_decides_nothing(before_18: Connection) -> None:
+    run(before_18, DECLARED + "CREATE INDEX ON public.t (v); ALTER TABLE public.t SET LOGGED")
+    plan = register.register(before_18, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    assert plan.warnings[:2] == [
+        "public.t was declared UNLOGGED: its partitions are not, but Postgres reads it on no standby",
+        "sequences (public.t_n_seq) are UNLOGGED and begin anew after a crash: ALTER SEQUENCE ... SET LOGGED",
+    ]
+    assert list(premake.premake(before_18, registry.get(before_18, "public.t"))) != []
+    persistence = "SELECT relname FROM pg_class WHERE relpersistence = 'u' ORDER BY 1"
+    # Its own, which hold nothing: neither the hot partition nor a new one, nor their indexes.
+    assert before_18.execute(persistence).fetchall() == [("t",), ("t_n_seq",), ("t_v_idx",)]
+    before_18.execute("ALTER SEQUENCE public.t_n_seq SET LOGGED")
+    assert before_18.execute(persistence).fetchall() == [("t",), ("t_v_idx",)]
+
+
+def test_partitions_of_an_unlogged_table_are_logged_one_by_one(before_18: Connection) -> None:
+    run(before_18, DECLARED + "ALTER TABLE public.t_1 SET UNLOGGED")
+    with pytest.raises(RefusedError, match=r"partition public.t_1 is UNLOGGED") as error:
+        register.plan(before_18, "public.t", "3 months")
+    assert error.value.hint == "  -> ALTER TABLE public.t_1 SET LOGGED"
+    before_18.execute("ALTER TABLE public.t_1 SET LOGGED")
+    assert isinstance(register.register(before_18, "public.t", "3 months"), register.Plan)
+
+
+def test_foreign_keys_to_unlogged_tables_cannot_go_to_the_hot_partition(before_18: Connection) -> None:
+    run(
+        before_18,
+        "CREATE UNLOGGED TABLE public.dim (k int PRIMARY KEY);"
+        + DECLARED.replace("v int,", "v int REFERENCES public.dim,"),
+    )
+    with pytest.raises(RefusedError, match=r"its foreign keys refer to UNLOGGED tables \(public.dim\)"):
+        register.plan(before_18, "public.t", "3 months")
+    before_18.execute("ALTER TABLE public.dim SET LOGGED")
+    assert isinstance(register.register(before_18, "public.t", "3 months"), register.Plan)
 
 
 def test_the_way_out_of_two_levels_is_the_branch(connection: Connection) -> None:
@@ -298,9 +458,10 @@ CAUTIONS = {
     ),
     "more on one partition": (
         PLAIN + "CREATE UNIQUE INDEX once ON public.t_1 (v); ALTER TABLE public.t_1 ADD CHECK (v > 0);"
-        "CREATE POLICY mine ON public.t_1",
+        "ALTER TABLE public.t_1 ADD CONSTRAINT apart EXCLUDE USING btree (v WITH =); CREATE POLICY mine ON public.t_1",
         "what stands on single partitions goes when they are archived: "
-        "public.t_1: constraint t_1_v_check, public.t_1: policy mine, public.t_1: unique index once",
+        "public.t_1: constraint apart, public.t_1: constraint t_1_v_check, "
+        "public.t_1: policy mine, public.t_1: unique index once",
     ),
     "a view on a partition": (
         PLAIN + "CREATE VIEW public.january AS SELECT * FROM public.t_1",
@@ -322,6 +483,34 @@ def test_what_a_person_should_know_is_said_and_forbids_nothing(connection: Conne
     assert isinstance(plan, register.Plan)
     assert [warning for warning in plan.warnings if warning.startswith(words)], plan.warnings
     assert plan.warnings[-1] == ALWAYS
+
+
+# Its list of tables, and its entry among the extensions: all that is looked at.
+PARTMAN = (
+    "CREATE SCHEMA partman; CREATE TABLE partman.part_config (parent_table text PRIMARY KEY, control text);"
+    "SET LOCAL allow_system_table_mods = on;"
+    "INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)"
+    " SELECT 99999, 'pg_partman', 10, 'partman'::regnamespace, false, '5.2.4';"
+)
+
+
+def test_a_table_of_pg_partman_is_taken_over_by_deleting_it_from_its_list(any_connection: Connection) -> None:
+    run(
+        any_connection,
+        PLAIN.replace("t_1", "t_p20260101")
+        + "CREATE TABLE public.t_default PARTITION OF public.t DEFAULT;"
+        + PARTMAN
+        + "INSERT INTO partman.part_config VALUES ('public.t', 'ts'), ('public.other', 'ts')",
+    )
+    plan = register.plan(any_connection, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    words = "pg_partman would go on creating partitions under public.t: let Frostline create them, and "
+    [warning] = [warning for warning in plan.warnings if warning.startswith(words)]
+    run(any_connection, warning.removeprefix(words))
+    assert any_connection.execute("SELECT parent_table FROM partman.part_config").fetchall() == [("public.other",)]
+    plan = register.plan(any_connection, "public.t", "3 months")
+    assert isinstance(plan, register.Plan)
+    assert [warning for warning in plan.warnings if "pg_partman" in warning] == []
 
 
 def test_a_plain_table_gets_no_other_warning(connection: Connection) -> None:

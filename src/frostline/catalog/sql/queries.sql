@@ -211,8 +211,31 @@ ORDER BY 1;
 SELECT pg_encoding_to_char(encoding) FROM pg_database
 WHERE datname = current_database() AND pg_encoding_to_char(encoding) <> 'UTF8';
 
--- name: not_logged
-SELECT relpersistence::text FROM pg_class WHERE oid = %(oid)s AND relpersistence <> 'p';
+-- name: temporary
+SELECT oid::regclass::text FROM pg_class WHERE oid = %(oid)s AND relpersistence = 't';
+
+-- name: unlogged
+-- Of a partitioned table only the partitions decide, and what was declared cannot be changed: before 18 SET LOGGED
+-- succeeds and does nothing, and 18 knows neither.
+SELECT oid::regclass::text FROM pg_class WHERE oid = %(oid)s AND relpersistence = 'u' AND relkind <> 'p';
+
+-- name: declared_unlogged
+SELECT oid::regclass::text FROM pg_class WHERE oid = %(oid)s AND relpersistence = 'u' AND relkind = 'p';
+
+-- name: unlogged_sequences
+-- Of identity and serial columns: made UNLOGGED with the table, and left so when its partitions are not.
+SELECT DISTINCT s.oid::regclass::text
+FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' AND s.relpersistence = 'u'
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
+  AND d.deptype IN ('a', 'i')
+ORDER BY 1;
+
+-- name: unlogged_referents
+-- The hot partition is logged, and may refer to logged tables only.
+SELECT DISTINCT r.oid::regclass::text
+FROM pg_constraint c JOIN pg_class r ON r.oid = c.confrelid AND r.relpersistence = 'u'
+WHERE c.conrelid = %(oid)s AND c.contype = 'f'
+ORDER BY 1;
 
 -- name: of_type
 SELECT reloftype::regtype::text FROM pg_class WHERE oid = %(oid)s AND reloftype <> 0;

@@ -48,7 +48,7 @@ def check_default(connection: Connection, managed: Managed, leaf: Leaf) -> None:
     if connection.execute(SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(name, below)).fetchone() == (True,):
         raise RefusedError(
             f"{leaf} stays in Postgres: the DEFAULT partition {default} holds rows below {leaf.range.upper}",
-            hint="create a partition for them and move them there, then run the same command again",
+            hint="move them into a table of their own and attach that as a partition, then run the same command again",
         )
 
 
