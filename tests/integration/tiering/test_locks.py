@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -54,14 +58,134 @@ def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> No
     shown = frostline("--dsn", world.dsn, "status").stdout
     assert f"pid {pid} (idle in transaction since" in shown
     assert "the long report" in shown
-    # Others are kept waiting for a moment at most, however long this lasts.
-    with psycopg.connect(world.dsn, autocommit=True) as client:
-        client.execute("SET lock_timeout = '2s'")
-        for _ in range(20):
-            client.execute("SELECT count(*) FROM public.events WHERE ts > '2020-02-01'")
     reader.rollback()
     assert len(running.result(180)) == 1
     assert world.run("SELECT waits_for FROM frostline.status") == [(None,)]
+
+
+# By far longer than a swap may keep others waiting (100 ms and its own few), shorter than two waits.
+MOMENT = 0.25
+
+
+class Clients:
+    """Three sessions that read, change and insert hot rows of a table, over and over; every statement is timed."""
+
+    def __init__(self, dsn: str, table: str) -> None:
+        self.dsn, self.table, self.seconds = dsn, table, [0.0]
+        self._over = threading.Event()
+        self._pool = ThreadPoolExecutor(3)
+        self._working = [self._pool.submit(self._work, number) for number in range(3)]
+
+    def stop(self) -> float:
+        """The longest statement, in seconds; none may have failed."""
+        self._over.set()
+        for one in self._working:
+            one.result()
+        self._pool.shutdown()
+        return max(self.seconds)
+
+    def _work(self, number: int) -> None:
+        at = f"id = {900 + number} AND ts = timestamptz '2020-01-01' + {900 + number} * interval '1 h'"
+        statements = (
+            f"SELECT v FROM {self.table} WHERE {at}",
+            f"UPDATE {self.table} SET v = v + 1 WHERE {at}",
+            f"INSERT INTO {self.table} VALUES (nextval('public.numbers'), '2020-03-01', 0)",
+        )
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            while not self._over.is_set():
+                for statement in statements:
+                    began = time.monotonic()
+                    connection.execute(statement)
+                    self.seconds.append(time.monotonic() - began)
+                time.sleep(0.005)  # the two CPUs have others to serve
+
+
+@contextmanager
+def dumping(world: World) -> Iterator[None]:
+    """pg_dump in the middle of its work, for nobody reads what it writes; where there is none, what it holds."""
+    program, version = shutil.which("pg_dump"), world.connect().info.server_version // 10000
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout if program else ""
+    if program is None or int(told.split()[2].partition(".")[0]) < version:
+        client = world.connect(autocommit=False)
+        client.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        tables = (
+            "SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relkind IN ('r', 'p') AND oid > 16383"
+        )
+        [(names,)] = client.execute(tables).fetchall()
+        client.execute(f"SET application_name = 'pg_dump'; LOCK TABLE {names} IN ACCESS SHARE MODE")
+        yield
+        client.rollback()
+        return
+    dump = subprocess.Popen([program, world.dsn], stdout=subprocess.PIPE)
+    until(
+        world,
+        "SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE relation = 'public.events_01'::regclass"
+        " AND application_name = 'pg_dump' AND granted",
+    )
+    yield
+    written, _ = dump.communicate(timeout=60)
+    assert dump.returncode == 0
+    assert b"COPY public.events_01 " in written
+
+
+@contextmanager
+def vacuuming(world: World) -> Iterator[None]:
+    """A VACUUM of the leaf that takes its time; it is not cancelled by whoever waits for it, but ended here."""
+    client = world.connect()
+    client.execute("SET application_name = 'vacuum'; SET vacuum_cost_limit = 1; SET vacuum_cost_delay = '100ms'")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(client.execute, "VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) public.events_01")
+        until(world, "SELECT 1 FROM pg_stat_progress_vacuum WHERE relid = 'public.events_01'::regclass")
+        yield
+        assert not running.done()
+        client.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            running.result(60)
+
+
+def held_up_by(world: World, name: str) -> None:
+    """Wait until a try of the swap is under way, and behind this client."""
+    query = (
+        "SELECT 1 FROM pg_locks l CROSS JOIN unnest(pg_blocking_pids(l.pid)) b JOIN pg_stat_activity a ON a.pid = b"
+        " WHERE NOT l.granted AND l.mode = 'AccessExclusiveLock' AND a.application_name = %s"
+    )
+    deadline, looking = time.monotonic() + 180, world.connect()
+    while not looking.execute(query, (name,)).fetchall():
+        assert time.monotonic() < deadline, name
+        time.sleep(0.01)
+
+
+def test_a_reader_a_dump_and_a_vacuum_delay_the_swap_and_nobody_else(any_world: World) -> None:
+    world = any_world
+    world.run(
+        SIMPLE + "UPDATE public.events SET v = v WHERE ts < '2020-02-01'; CREATE SEQUENCE public.numbers START 10000;"
+    )
+    world.run(
+        "CREATE TABLE public.aside (LIKE public.events INCLUDING ALL); INSERT INTO public.aside TABLE public.events"
+    )
+    world.register("public.events")
+    reader = world.connect(autocommit=False, application_name="reader")
+    reader.execute("SELECT FROM public.events_01 LIMIT 1")
+    running = in_background(world)
+    held_up_by(world, "reader")
+    # Whatever else this machine does, clients of another table suffer as well.
+    clients, others = Clients(world.dsn, "public.events"), Clients(world.dsn, "public.aside")
+    try:
+        held_up_by(world, "reader")
+        with ExitStack() as dump:
+            dump.enter_context(dumping(world))
+            reader.rollback()
+            held_up_by(world, "pg_dump")
+            with vacuuming(world):
+                dump.close()
+                held_up_by(world, "vacuum")
+                assert not running.done()
+        [archived] = running.result(180)
+    finally:
+        longest, noise = clients.stop(), others.stop()
+    assert 0.05 < longest < MOMENT + noise, (longest, noise)
+    assert archived.rows == 743
+    assert world.run("SELECT count(*), sum(id) FROM public.events WHERE id <= 1000") == [(1000, 500500)]
 
 
 def test_all_locks_of_a_swap_together_take_one_timeout(world: World) -> None:
