@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,7 @@ TITLE = "Archiving: export, pauses, room"
 TABLES = False  # it makes its own
 _MILLION = 1_000_000
 _PAUSE = (LOCK_TIMEOUT_MS + 20) / 1000
+_HELD_SECONDS = 5  # after the first try: time for two more at least
 _SHAPES = {"narrow": (tables.NARROW, tables.NARROW_ROW, 1), "wide": (tables.WIDE, tables.WIDE_ROW, 8)}
 
 
@@ -75,12 +78,13 @@ def _speed(world: World, spark: SparkSession, shape: str, columns: str, rows: in
 
 
 def _pauses(world: World, rows: int) -> Result:
-    """What clients of hot rows see while partitions are swapped."""
+    """What clients of hot rows see while partitions are swapped, one of them behind a long reader."""
     with table(world, "narrow", rows, periods=4) as name:
         clients = Clients(world.dsn, name)
         clients.start(4, "2021-06-01")
         try:
-            subprocess.run(command(name), env=environment(world), check=True, stdout=subprocess.DEVNULL)
+            with _long_reader(world, f"{name}_2"):
+                subprocess.run(command(name), env=environment(world), check=True, stdout=subprocess.DEVNULL)
         finally:
             clients.stop()
         with world.connect() as connection:
@@ -92,8 +96,35 @@ def _pauses(world: World, rows: int) -> Result:
             ).fetchall()
     if clients.errors:
         raise RuntimeError(f"clients got errors: {clients.errors[:3]}")
-    claim = f"longest of {len(clients.statements):,} statements during {len(swaps)} swaps, no error"
+    claim = f"longest of {len(clients.statements):,} statements during {len(swaps)} swaps, one held up, no error"
     return cost(claim, [clients.longest(swaps)], [_PAUSE], 1)
+
+
+@contextmanager
+def _long_reader(world: World, leaf: str) -> Iterator[None]:
+    """Somebody reads the leaf until its swap has waited for him a few times: only then is the timeout needed."""
+    begun, over = threading.Event(), threading.Event()
+
+    def read() -> bool:
+        with world.connect() as looking, world.connect() as reader, reader.transaction():
+            reader.execute(f"SELECT FROM {leaf} LIMIT 1")
+            begun.set()
+            query = "SELECT EXISTS (SELECT FROM frostline.waits WHERE pid = %s)"
+            while looking.execute(query, (reader.info.backend_pid,)).fetchone() != (True,):
+                if over.wait(0.05):
+                    return False
+            over.wait(_HELD_SECONDS)
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        begun.wait()
+        try:
+            yield
+        finally:
+            over.set()
+        if not reading.result():
+            raise RuntimeError(f"no swap waited for the reader of {leaf}")
 
 
 @contextmanager
