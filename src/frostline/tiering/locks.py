@@ -44,7 +44,7 @@ class Holder:
     """A session whose lock stands in the way of ours."""
 
     pid: int | None  # None: a prepared transaction
-    since: str  # its transaction's start
+    since: str | None  # its transaction's start; None: it is not shown to us, or over
     age: float
     state: str
     relation: str
@@ -52,7 +52,8 @@ class Holder:
     query: str
 
     def __str__(self) -> str:
-        return f"pid {self.pid} ({self.state}, since {self.since}) holds {self.mode} on {self.relation}: {self.query}"
+        since = f"{self.state}, since {self.since or '?'}"
+        return f"pid {self.pid or '-'} ({since}) holds {self.mode} on {self.relation}: {self.query}"
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,21 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from fix_commands import Run
 from fix_tiering import World
 from frostline.catalog.database import connect
 from frostline.config import ArchiveSettings
 from frostline.errors import Interrupted
+from frostline.tiering import locks
 from frostline.tiering.archive.run import Archived
+from frostline.tiering.locks import Wanted
 
 SIMPLE = """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -61,6 +65,38 @@ def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> No
     reader.rollback()
     assert len(running.result(180)) == 1
     assert world.run("SELECT waits_for FROM frostline.status") == [(None,)]
+
+
+def test_whose_transactions_are_hidden_from_us_is_shown_as_far_as_it_is_known(world: World) -> None:
+    """An ordinary role is not told when sessions of others began; a prepared transaction has no process."""
+    world.run(SIMPLE)
+    world.register("public.events")
+    reader = world.connect(autocommit=False)
+    reader.execute("SELECT FROM public.events_01 LIMIT 1")
+    [(table, oid)] = world.run("SELECT id, 'public.events_01'::regclass::oid::int FROM frostline.tables")
+    with connect(world.dsn) as ours:
+        ours.execute(f"CREATE ROLE hidden_{reader.info.backend_pid}")
+        try:
+            [seen] = locks.holders(ours, Wanted([oid]))
+            ours.execute(f"SET ROLE hidden_{reader.info.backend_pid}")
+            [found] = locks.holders(ours, Wanted([oid]))
+        finally:
+            ours.execute("RESET ROLE")
+            ours.execute(f"DROP ROLE hidden_{reader.info.backend_pid}")
+    assert (seen.pid, seen.state, 0 < seen.age < 60) == (reader.info.backend_pid, "idle in transaction", True)
+    assert (found.pid, found.since, found.age) == (reader.info.backend_pid, None, 1e9)
+    assert f"pid {found.pid} (?, since ?) holds AccessShareLock on public.events_01" in str(found)
+    world.run(
+        "INSERT INTO frostline.operations (table_id, kind, leaf, upper, waiting_since, waits_for)"
+        " VALUES (%s, 'archive', 'public.events_01', '2020-02-01', now(), %s)",
+        table,
+        Jsonb([asdict(found), asdict(replace(found, pid=None, state="prepared transaction"))]),
+    )
+    assert world.run("SELECT pid, since, relation FROM frostline.waits ORDER BY pid") == [
+        (found.pid, None, "public.events_01"),
+        (None, None, "public.events_01"),
+    ]
+    assert f"pid {found.pid} (? since" in world.run("SELECT waits_for FROM frostline.status")[0][0]
 
 
 # By far longer than a swap may keep others waiting (100 ms and its own few), shorter than two waits.

@@ -463,9 +463,11 @@ WHERE p.table_id = %(table)s AND p.changed > 50 AND p.changed > greatest(p.rows,
 
 -- name: holders
 -- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be;
--- `fenced`: cold writers of a table.
-SELECT l.pid, coalesce(to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'), '?'),
-       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 1e9)::float8 AS age,
+-- `fenced`: cold writers of a table. When a transaction began is hidden from a role without pg_read_all_stats, and so is
+-- the state: that one may stay, as a prepared one does. Others without a beginning have ended since their lock was seen.
+SELECT l.pid, to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'),
+       coalesce(extract(epoch FROM clock_timestamp() - a.xact_start),
+                CASE WHEN l.pid IS NULL OR a.pid IS NOT NULL AND a.state IS NULL THEN 1e9 ELSE 0 END)::float8 AS age,
        coalesce(a.state, CASE WHEN l.pid IS NULL THEN 'prepared transaction' ELSE a.backend_type END, '?'),
        coalesce(l.relation::regclass::text, 'the fence of cold writers'), l.mode, coalesce(left(a.query, 200), '')
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
