@@ -457,6 +457,7 @@ def _together(connection: Connection, table: Table, values: Mapping[str, object]
 
 def _check_cold_keys(connection: Connection, managed: Managed, *, checked: bool) -> None:
     """Triggers on the referenced tables, and what new cold rows are checked by, made or taken away."""
+    references.check_removable(connection, managed.id)
     made = references.removal(connection, managed.id)
     made += writing.statements(
         connection, managed.table, managed.id, managed.delta, managed.hot, managed.hot_oid, checked=checked

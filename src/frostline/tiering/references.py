@@ -13,6 +13,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
+from frostline.errors import RefusedError
 from frostline.model.tables import derived_name
 
 _FUNCTION = SQL("frostline.keep_cold_references")
@@ -50,6 +51,28 @@ class _Guard:
 def guards(connection: Connection, relation: int, id_: int) -> list[Composed]:
     """The triggers for every foreign key of a relation."""
     return [guard.statement for guard in _guards(connection, relation, id_)]
+
+
+def check_removable(connection: Connection, id_: int) -> None:
+    """Whoever may create a trigger on a table of another owner may not drop it: that takes a member of its owner."""
+    guarded = {(schema, name) for _, schema, name, _ in queries.rows(connection, "reference_guards", table=id_)}
+    owners = {f"{schema}.{name}": _foreign_owner(connection, schema, name) for schema, name in sorted(guarded)}
+    others = {table: owner for table, owner in owners.items() if owner is not None}
+    if others:
+        raise RefusedError(
+            f"triggers on {', '.join(others)} are to be dropped, which only their owners may; nothing was changed",
+            hint=f"become a member of {', '.join(sorted(set(others.values())))}, for as long as this takes",
+            sqlstate="42501",
+        )
+
+
+def _foreign_owner(connection: Connection, schema: str, name: str) -> str | None:
+    row = connection.execute(
+        "SELECT pg_get_userbyid(c.relowner) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND NOT pg_has_role(c.relowner, 'USAGE')",
+        (schema, name),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 def removal(connection: Connection, id_: int) -> list[Composed]:

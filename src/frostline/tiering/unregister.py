@@ -24,7 +24,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl, partitions, retention, staged
+from frostline.tiering import ddl, partitions, references, retention, staged
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.untier.operation import Period, periods
@@ -52,6 +52,7 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
     """Bring everything back and leave the table as it was; a second run goes on where the first one ended."""
     with connect(settings.dsn.get_secret_value(), application="frostline unregister") as connection:
         managed = registry.get(connection, text)
+        references.check_removable(connection, managed.id)
         with only_writer(connection, managed) as locked:
             managed = staged.add_owned(connection, settings, locked, report)
             known = staged.paths(connection, managed)
@@ -141,7 +142,7 @@ def _lock(connection: Connection, managed: Managed, locks: Wanted) -> None:
     oids = [managed.hot_oid, *(leaf.oid for leaf in managed.table.leaves)]
     above = [Identifier(schema, name) for schema, name, is_above, _ in _ancestors(connection, managed) if is_above]
     tables: list[Composable] = [
-        Identifier(schema, name) for schema, name, _ in queries.rows(connection, "referenced", relations=oids)
+        Identifier(schema, name) for schema, name, _ in queries.rows(connection, "lockable_referents", relations=oids)
     ]
     tables += [*above[::-1], Identifier(managed.table.schema, managed.table.name), Identifier(*managed.hot)]
     tables += [Identifier(leaf.schema, leaf.name) for leaf in managed.table.leaves]

@@ -486,6 +486,16 @@ FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n 
 WHERE k.contype = 'f' AND k.conrelid = ANY (%(relations)s::oid[])
 ORDER BY 1, 2;
 
+-- name: lockable_referents
+-- Those of them that we may lock before all else, so that nobody who deletes there waits for us with what we wait for.
+-- LOCK TABLE needs a privilege to write, which REFERENCES and TRIGGER on the table of another owner are not; the
+-- statements that come afterwards lock it then, a little later.
+SELECT DISTINCT n.nspname, c.relname, c.oid
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.confrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.contype = 'f' AND k.conrelid = ANY (%(relations)s::oid[])
+  AND has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE')
+ORDER BY 1, 2;
+
 -- name: unfinished
 -- Operations whose run ended before they did: where they stand, and whether the swap was made.
 SELECT o.id, o.leaf, o.lower, o.upper, o.state, o.captured, o.snapshot_id,

@@ -99,7 +99,7 @@ def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> l
 
 
 def _referenced(connection: Connection, relations: list[int]) -> list[Identifier]:
-    return [Identifier(s, n) for s, n, _ in queries.rows(connection, "referenced", relations=relations)]
+    return [Identifier(s, n) for s, n, _ in queries.rows(connection, "lockable_referents", relations=relations)]
 
 
 def _check_unchanged(connection: Connection, operation: Operation) -> None:

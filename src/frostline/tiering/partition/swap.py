@@ -97,7 +97,7 @@ def _unchanged(connection: Connection, work: Work) -> Shape:
 
 def _lock(connection: Connection, work: Work, now: Shape, wanted: Wanted) -> None:
     """From where readers and writers come: views, then the table; referenced tables before all."""
-    referenced = queries.rows(connection, "referenced", relations=[work.source])
+    referenced = queries.rows(connection, "lockable_referents", relations=[work.source])
     tables: list[tuple[Composable, str]] = [(Identifier(s, n), "SHARE ROW EXCLUSIVE") for s, n, _ in referenced]
     lock(connection, tables, wanted.timeout_ms)
     for schema, name, _, _, owner in now.views:

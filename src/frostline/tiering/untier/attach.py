@@ -119,7 +119,7 @@ def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> l
     oids = [leaf.oid, managed.hot_oid, *(other.oid for other in moved)]
     shared = [
         (Identifier(schema, name), "SHARE ROW EXCLUSIVE")
-        for schema, name, _ in queries.rows(connection, "referenced", relations=oids)
+        for schema, name, _ in queries.rows(connection, "lockable_referents", relations=oids)
     ]
     exclusive = [Identifier(managed.table.schema, managed.table.name), Identifier(*managed.hot)]
     exclusive += [Identifier(other.schema, other.name) for other in (*moved, leaf)]

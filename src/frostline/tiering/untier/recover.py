@@ -84,7 +84,7 @@ def abandon(connection: Connection, managed: Managed, id_: int, locks: Wanted, r
 
     def work() -> None:
         # Who deletes from a referenced table comes to the leaf second, to look for rows there; so do we.
-        referenced = [Identifier(s, n) for s, n, _ in queries.rows(connection, "referenced", relations=oids)]
+        referenced = [Identifier(s, n) for s, n, _ in queries.rows(connection, "lockable_referents", relations=oids)]
         lock(connection, [(name, "ACCESS EXCLUSIVE") for name in referenced], locks.timeout_ms)
         for statement in follow.end(managed, id_):
             connection.execute(statement)
