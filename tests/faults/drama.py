@@ -45,7 +45,10 @@ FOLDING = [*FOLD_POINTS]
 ARCHIVING = [point for point in POINTS if point not in COALESCING + CLEANING]
 # What a run fails at so that it gives its capture up, and what the run before must die of so that a point is reached.
 _GIVES_UP = "export.recorded"
-_BEFORE = {"recover.finish": "swap.ended", "recover.failed": "capture.begun"}
+_BEFORE = {"recover.finish": "swap.ended", "recover.failed": "capture.begun", "adopt.begin": "merge.commit"}
+# Who is killed at every point, and where Spark is.
+_KILLED = ("archiver", "postgres", "gateway", "spark")
+_ON_SPARK = ("export.", "merge.")
 # Points at which the archiver is killed a little later, while Spark goes on without it.
 _LATER = ("export.snapshot", "verify.heap", "swap.begun")
 
@@ -404,12 +407,24 @@ def _all(faults: tuple[Fault, ...]) -> str:
     return " then ".join(map(str, faults)) or "no fault"
 
 
-def every_point(victims: tuple[str, ...]) -> list[tuple[Fault, ...]]:
+def every_point(points: list[str]) -> list[tuple[Fault, ...]]:
+    """Each of those who can be killed, at each of these by itself; Spark while it works."""
     return [
         (*(Fault("archiver", before) for before in (_BEFORE.get(point),) if before), Fault(victim, point))
-        for victim in victims
-        for point in ARCHIVING
+        for point in points
+        for victim in _KILLED
+        if victim != "spark" or point.startswith(_ON_SPARK)
     ]
+
+
+def in_turn(turn: int, points: list[str]) -> tuple[Fault, ...]:
+    """Of an operation that meets its points in one order: so many turns kill each at every one of them.
+
+    A run outlives the gateway, so that is killed once in a turn.
+    """
+    fatal = [tuple(Fault(victim, point) for point in points) for victim in ("archiver", "postgres")]
+    turns = [*fatal, *((Fault("gateway", point),) for point in points)]
+    return turns[turn % len(turns)]
 
 
 def at_random(seed: int) -> tuple[Fault, ...]:

@@ -17,6 +17,7 @@ import pytest
 
 from faults import report
 from faults.drama import (
+    ARCHIVING,
     CLEANING,
     COALESCING,
     FOLDING,
@@ -26,6 +27,7 @@ from faults.drama import (
     Outcome,
     at_random,
     every_point,
+    in_turn,
     of_others,
 )
 from faults.stage import Stage
@@ -33,6 +35,8 @@ from frostline.faults import POINTS
 
 SOAK = int(os.environ.get("SOAK_FAULTS", "0"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
+WHOLE = 1000  # so many, and none of the planned ones is left out
+FOLDS = 4  # per table, with one fault each
 
 Faults = tuple[Fault, ...]
 
@@ -171,23 +175,35 @@ class TestShort:
 
 @pytest.mark.skipif(SOAK == 0, reason="make soak")
 def test_soak(stage: Stage) -> None:
-    """Every point by itself, shuffled, then whatever comes, until so many faults have happened."""
-    scenes = every_point(("archiver", "postgres"))
-    random.Random(SEED).shuffle(scenes)
+    """Every victim at every point by itself, shuffled, then whatever comes, until so many faults have happened."""
+    dice = random.Random(SEED)
+    scenes, folds = every_point(ARCHIVING), every_point(FOLDING)
+    dice.shuffle(scenes)
+    dice.shuffle(folds)
     outcomes: list[Outcome] = []
     for table in itertools.count():
         seed = SEED + table * PERIODS
-        scenes += [at_random(seed + scene) for scene in range(PERIODS)]
-        afterwards = [
-            lambda drama, seed=seed: drama.coalesce(of_others(seed, COALESCING), 2),
-            lambda drama, seed=seed: drama.clean_under(of_others(seed + 1, CLEANING)),
-            lambda drama, seed=seed: drama.coalesce(of_others(seed + 2, COALESCING), 4),
-            lambda drama, seed=seed: drama.fold(of_others(seed + 3, random.Random(seed).sample(FOLDING, len(FOLDING)))),
-        ]
-        outcomes += play(stage, f"soak_{table}", scenes[:PERIODS], seed, after=afterwards)
-        del scenes[:PERIODS]
+        now, single = scenes[:PERIODS], folds[:FOLDS]
+        del scenes[:PERIODS], folds[:FOLDS]
+        now += [at_random(seed + scene) for scene in range(PERIODS - len(now))]
+        outcomes += play(stage, f"soak_{table}", now, seed, after=[*_afterwards(table, seed), *map(_fold, single)])
         happened = sum(len(outcome.met) for outcome in outcomes)
         print(f"seed {SEED}: {happened} of {SOAK}", file=sys.stderr)  # noqa: T201
         report.renew(outcomes, SEED)
-        if happened >= SOAK:
+        if happened >= SOAK and (SOAK < WHOLE or not (scenes or folds)):
             return
+
+
+def _afterwards(table: int, seed: int) -> list[Callable[[Drama], Outcome]]:
+    """To the periods that are cold by then: by chance and in turn."""
+    cleaning = in_turn(table // 2, CLEANING) if table % 2 == 0 else of_others(seed + 1, CLEANING)
+    return [
+        lambda drama: drama.coalesce(of_others(seed, COALESCING), 2),
+        lambda drama: drama.clean_under(cleaning),
+        lambda drama: drama.coalesce(in_turn(table, COALESCING), 4),
+        _fold(of_others(seed + 3, random.Random(seed).sample(FOLDING, len(FOLDING)))),
+    ]
+
+
+def _fold(faults: Faults) -> Callable[[Drama], Outcome]:
+    return lambda drama: drama.fold(faults)
