@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,7 @@ from frostline.pipeline.merge import quiet
 from frostline.report import Silent
 from frostline.tiering import cycle, verify
 from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold import merge as merging
 from frostline.tiering.fold.run import Folded, due, fold
 from integration.tiering.test_archive import EVERY_TYPE, SIMPLE
 
@@ -254,31 +259,87 @@ def by_spark(world: World, *statements: str) -> list[list[Any]]:
         return [[tuple(row) for row in spark.sql(text.format(t=name)).collect()] for text in statements]
 
 
-def test_what_another_engine_committed_before_and_during_becomes_part_of_the_table(cold: World, tmp_path: Path) -> None:
+def test_what_another_engine_committed_before_the_merge_becomes_part_of_the_table(cold: World, tmp_path: Path) -> None:
     world = cold
     by_spark(world, "INSERT INTO {t} VALUES (500001, TIMESTAMP '2020-02-20 00:30:00', 1)")
     assert world.run("SELECT count(*) FROM public.events WHERE id >= 500000") == [(0,)]
     insert(world, 7, "2020-01-01 07:00", 70)
-    theirs = [
-        "INSERT INTO {t} VALUES (500002, TIMESTAMP '2020-02-21 00:30:00', 2)",  # elsewhere: Iceberg itself retries
-        "DELETE FROM {t} WHERE id = 8",  # where we merge: we do
-    ]
 
     def interfere(point: str) -> None:
-        if point == "merge.ready" and theirs:
-            by_spark(world, theirs.pop(0))
+        if point == "merge.ready":
+            by_spark(
+                world,
+                "INSERT INTO {t} VALUES (500002, TIMESTAMP '2020-02-21 00:30:00', 2)",
+                "DELETE FROM {t} WHERE id = 8",  # of the file we merge into
+            )
 
     with at(tmp_path, interfere):
         folded(world)
     assert world.run("SELECT id, v FROM public.events WHERE id IN (7, 8) OR id >= 500000 ORDER BY id") == [
-        *((7, 70), (8, 8), (500001, 1), (500002, 2)),
+        *((7, 70), (500001, 1), (500002, 2)),
     ]
-    insert(world, 7, "2020-01-01 07:00", 7)
-    with at(tmp_path, interfere) as seen:
+
+
+@contextmanager
+def committing_meanwhile(world: World, *ids: int) -> Iterator[list[int]]:
+    """Another engine deletes rows of January, one for each MERGE, after Spark has loaded the table for that."""
+    left: list[int] = list(ids)
+    done: list[int] = []
+
+    def run(self: SparkSession, text: str, *arguments: Any, **named: Any) -> Any:
+        if not text.startswith("MERGE INTO") or not left:
+            return plain(self, text, *arguments, **named)
+        java: Any = self._jsparkSession
+        state = java.sessionState()
+        loaded = state.executePlan(state.sqlParser().parsePlan(text), _mode(self)).analyzed()
+        by_spark(world, f"DELETE FROM {{t}} WHERE id = {left[0]}")  # a session of its own, which knows nothing of this
+        done.append(left.pop(0))
+        return self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(java, loaded)  # type: ignore[union-attr]
+
+    with pytest.MonkeyPatch.context() as patch:
+        plain = SparkSession.sql
+        patch.setattr(SparkSession, "sql", run)
+        yield done
+
+
+def _mode(spark: SparkSession) -> Any:
+    return spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.ALL()  # type: ignore[union-attr]
+
+
+def test_a_commit_of_another_engine_under_the_merge_is_merged_with_at_the_next_try(cold: World, tmp_path: Path) -> None:
+    world = cold
+    insert(world, 13, "2020-01-01 13:00", 130)
+    expected = [row for row in rows(world) if row[0] != 14]
+    with committing_meanwhile(world, 14) as done, at(tmp_path, lambda _: None) as seen:
         folded(world)
-    assert seen.count("merge.ready") == 1 + (seen.count("merge.commit") == 0)
-    assert world.run("SELECT id, v FROM public.events WHERE id IN (7, 8)") == [(7, 7)]
+    assert done == [14]
+    assert (seen.count("merge.ready"), seen.count("merge.commit")) == (2, 1)
+    assert rows(world) == expected
+    assert world.run(f"SELECT count(*) FROM {DELTA}") == [(0,)]
     assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
+
+
+def test_other_engines_that_never_pause_are_an_error_and_nothing_changes(
+    cold: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = cold
+    monkeypatch.setattr(merging, "_TRIES", 2)
+    insert(world, 13, "2020-01-01 13:00", 131)
+    before, expected = managed(world), rows(world)
+    with (
+        committing_meanwhile(world, 15, 16) as done,
+        at(tmp_path, lambda _: None) as seen,
+        pytest.raises(Interrupted, match="commit to its Iceberg table all the time; nothing was changed") as error,
+    ):
+        folded(world)
+    assert done == [15, 16]
+    assert (seen.count("merge.ready"), seen.count("merge.commit")) == (2, 0)
+    assert error.value.detail
+    assert "when they pause" in (error.value.hint or "")
+    assert (managed(world), rows(world)) == (before, expected)
+    assert world.run(f"SELECT id, v FROM {DELTA}") == [(13, 131)]
+    folded(world)
+    assert rows(world) == [row for row in expected if row[0] not in (15, 16)]
 
 
 def test_what_cannot_be_merged_is_refused_and_nothing_changes(cold: World, tmp_path: Path) -> None:
@@ -475,43 +536,130 @@ def test_keys_of_other_types_and_files_that_reach_over_a_period(world: World) ->
     assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
 
 
-def test_writers_and_folds_go_on_together(cold: World) -> None:
-    """Counters that several sessions raise while the table is folded again and again: none loses a step."""
+def test_a_fold_between_working_out_and_storing_is_a_conflict(cold: World) -> None:
+    """A statement that has come to cold rows waits for a hot one meanwhile; another transaction has read before."""
     world = cold
-    stop, raised, failures = threading.Event(), [0] * 3, []
-    counter = "id = 100 AND ts = '2020-01-05 04:00+00'"
-    [(before,)] = world.run(f"SELECT v FROM public.events WHERE {counter}")
+    insert(world, 17, "2020-01-01 17:00", 170)
+    query = "SELECT id, v FROM public.events WHERE id IN (17, 18, 2000) ORDER BY id"
+    change = "UPDATE public.events SET v = -1 WHERE id IN (18, 2000)"
+    early, holder, writer = (world.connect(autocommit=False) for _ in range(3))
+    early.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    before = early.execute(query).fetchall()
+    holder.execute("UPDATE public.events SET v = v WHERE id = 2000 AND ts >= '2020-03-01+00'")
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(writer.execute, change)
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        try:
+            until(lambda: world.run(waiting, writer.info.backend_pid) != [], "the writer waits for the hot row")
+            [done] = folded(world)
+        finally:
+            holder.rollback()
+        assert done.versions == 1
+        with pytest.raises(psycopg.errors.SerializationFailure, match="the lake has changed meanwhile"):
+            outcome.result(60)
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        early.execute(change)
+    for connection in (writer, early):
+        connection.rollback()
+        assert connection.execute(query).fetchall() == before
+        connection.rollback()
+    assert writer.execute(change).rowcount == 2  # tried again
+    writer.rollback()
 
-    def work(number: int) -> None:
-        with psycopg.connect(world.dsn, autocommit=True) as connection:
-            while not stop.is_set():
-                try:
-                    connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {counter}")
-                    raised[number] += 1
-                except psycopg.errors.SerializationFailure:
-                    pass  # another was first, or the lake has changed
-                except psycopg.Error as error:
-                    failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(raised))]
-    for thread in threads:
-        thread.start()
-    steps: list[int] = []
-    try:
-        for _ in range(2):
-            while sum(raised) < 5 + (steps[-1] if steps else 0):  # writers are not starved
-                assert not failures
-                time.sleep(0.01)
-            folded(world)
-            steps.append(sum(raised))
-    finally:
-        stop.set()
-        for thread in threads:
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.01)
+
+
+class Storm:
+    """Sessions that raise counters of cold rows, each as fast as it can."""
+
+    def __init__(self, world: World, writers: int, keys: Sequence[int]) -> None:
+        self.dsn, self.keys = world.dsn, keys
+        self.raised = [0] * writers  # how often each was successful
+        self.pauses = [0.0] * writers  # the longest time one statement of each took
+        self.added: Counter[int] = Counter()  # by key, what was committed
+        self.failures: list[BaseException] = []
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(writers)]
+
+    def __enter__(self) -> Storm:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
             thread.join()
-    assert not failures
-    assert world.run(f"SELECT v FROM public.events WHERE {counter}") == [(before + sum(raised),)]
+
+    def everyone_gets_a_turn(self) -> None:
+        earlier = list(self.raised)
+
+        def had() -> bool:
+            return bool(self.failures) or all(now > then for now, then in zip(self.raised, earlier, strict=True))
+
+        until(had, "every writer gets its turn")
+        assert self.failures == []
+
+    def _work(self, number: int) -> None:
+        chosen = random.Random(number)
+        try:
+            with psycopg.connect(self.dsn, autocommit=True) as connection:
+                while not self._stop.is_set():
+                    self._raise(connection, number, chosen.choice(self.keys))
+        except BaseException as error:
+            self.failures.append(error)
+
+    def _raise(self, connection: psycopg.Connection[Any], number: int, key: int) -> None:
+        begun = time.monotonic()
+        try:
+            done = connection.execute(
+                "UPDATE public.events SET v = v + 1"
+                " WHERE id = %s AND ts = timestamptz '2020-01-01+00' + %s * interval '1 h'",
+                [key, key],
+            )
+        except psycopg.errors.SerializationFailure:
+            pass  # another was first, or the lake has changed
+        else:
+            assert done.rowcount == 1
+            self.raised[number] += 1
+            with self._lock:
+                self.added[key] += 1
+        self.pauses[number] = max(self.pauses[number], time.monotonic() - begun)
+
+
+def test_writers_and_folds_go_on_together(cold: World) -> None:
+    """Counters of both months that many raise while the table is folded: none loses a step, nobody waits long."""
+    world = cold
+    keys = [*range(100, 120), *range(1000, 1020)]
+    query = f"SELECT id, v FROM public.events WHERE id IN ({', '.join(map(str, keys))}) ORDER BY id"
+    before = dict(world.run(query))
+    archive = world.settings.archive.model_copy(update={"lock_patience": 60.0})  # of the fold, at the fence
+    settings = world.settings.model_copy(update={"archive": archive})
+    with Storm(world, 16, keys) as storm:
+        for _ in range(2):
+            storm.everyone_gets_a_turn()
+            with Warm(world.spark_here) as warm:
+                [done] = fold(settings, "public.events", Silent(), warm)
+            assert done.versions > 0
+        waited = world.run(
+            "SELECT extract(epoch FROM s.finished_at - s.started_at)::float FROM frostline.steps s"
+            " JOIN frostline.operations o ON o.id = s.operation_id WHERE o.kind = 'fold' AND s.name = 'record'"
+            " ORDER BY o.id DESC LIMIT 2"
+        )
+    assert storm.failures == []
+    # A writer at the fence waits for a transaction of the fold that has its locks, not for the merge.
+    assert max(storm.pauses) < 20
+    assert max(seconds for (seconds,) in waited) < 60
+    assert {key < JANUARY for key in storm.added} == {True, False}
+    expected = {key: v + storm.added[key] for key, v in before.items()}
+    assert dict(world.run(query)) == expected
     folded(world)
-    assert world.run(f"SELECT v FROM public.events WHERE {counter}") == [(before + sum(raised),)]
+    assert dict(world.run(query)) == expected
     assert world.run(f"SELECT count(*) FROM {DELTA}") == [(0,)]
 
 
