@@ -17,7 +17,7 @@ from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, held_table, references
 from frostline.gateway.parsed import planned
-from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows
+from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows, ToldRows
 from frostline.gateway.scan import Scan, cold_rows
 from frostline.gateway.statements import Statement
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
@@ -209,7 +209,7 @@ class Executor:
         def rows() -> Rows:
             table = self._pin([source])[source]
             with self.view.when_begun([source]):
-                return self._counted(self._from_lake(found, source, table, parameters))
+                return self._counted(found, self._from_lake(found, source, table, parameters))
 
         return self._open(name, rows)
 
@@ -252,11 +252,11 @@ class Executor:
 
     def rows(self, found: Statement, parameters: Parameters) -> Rows:
         """What a SELECT returns: by DuckDB where all of it is known to be exact, else by Postgres."""
-        return self._counted(self._answer(found, parameters))
+        return self._counted(found, self._answer(found, parameters))
 
-    def _counted(self, rows: Rows) -> Rows:
+    def _counted(self, found: Statement, rows: Rows) -> Rows:
         self.view.metrics.add("queries_total", path=rows.path)
-        return rows
+        return ToldRows(rows, self.view.lock) if writes.locks(found.tokens) else rows
 
     def _answer(self, found: Statement, parameters: Parameters) -> Rows:
         call = calls.asked(found.tokens, parameters)

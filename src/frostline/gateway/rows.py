@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -67,6 +67,29 @@ class FixedRows(Rows):
 
     def restart(self) -> None:
         self._at = 0
+
+
+class ToldRows(Rows):
+    """Rows of another result, of which is told before the first of them goes to the client."""
+
+    def __init__(self, rows: Rows, tell: Callable[[], None]) -> None:
+        self.fields, self.path = rows.fields, rows.path
+        self._rows, self._tell = rows, tell
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        for piece in self._rows.take(wanted):
+            if piece[1]:
+                self._tell()
+            yield piece
+
+    def prepare(self, wanted: int) -> None:
+        self._rows.prepare(wanted)
+
+    def restart(self) -> None:
+        self._rows.restart()
+
+    def close(self) -> None:
+        self._rows.close()
 
 
 class Cursors:

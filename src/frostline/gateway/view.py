@@ -1,7 +1,8 @@
 """The cold tier as one remote transaction sees it: one Postgres snapshot, one Iceberg snapshot per table.
 
 The snapshot is taken at the first use. A REPEATABLE READ or SERIALIZABLE transaction keeps it. In READ COMMITTED a new
-one is taken for each statement whose own snapshot is surely later, so that what others commit is seen.
+one is taken for each statement whose own snapshot is surely later, so that what others commit is seen; until cold rows
+were written, or read FOR UPDATE.
 
 Postgres's partitions are always the current ones: a period archived since the snapshot is foreign to the client and
 still hot here, its rows in neither. So the range of every source is compared with the seam; where it does not fit and
@@ -98,6 +99,7 @@ class View:
     written: dict[int, Written] = field(default_factory=dict)  # by table
     touched: set[int] = field(default_factory=set)  # tables that writes came to
     reading: bool = False  # cursors are open
+    locked: bool = False  # cold rows were read FOR UPDATE: who changes them since is noticed when they are written
     scan: int | None = None  # the number of the scan that is being answered
     _tables: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)
     _deltas: dict[tuple[Source, tuple[str, ...]], str | None] = field(default_factory=dict)
@@ -142,7 +144,8 @@ class View:
 
     def pin(self, sources: Sequence[Source], *, may_restart: bool, rescan: bool = False) -> dict[Source, ColdTable]:
         """Each source's table in this snapshot; a range that is not wholly cold in it means look again or 40001."""
-        may_restart = may_restart and not any(written.writes for written in self.written.values())
+        changed = any(written.writes for written in self.written.values())
+        may_restart = may_restart and not changed and not self.locked
         if self.backing.failed:
             self._begin_anew(may_restart)
         if may_restart and not rescan and self._read and not self._fixed and self._client_moved_on():
@@ -292,6 +295,10 @@ class View:
         self.written[table_id] = written
         self._look_again()
 
+    def lock(self) -> None:
+        """Nothing can be locked in the lake, so from here on others' changes of what was read are conflicts."""
+        self.locked = True
+
     def restore(self, written: dict[int, Written]) -> None:
         """Only this was written, and whoever was about to store more has given up."""
         for bench in self.benches.values():
@@ -386,7 +393,7 @@ class View:
             _writers.discard(self.origin.pid)
             _pinned.pop(self.origin.pid, None)
         self._remove_files()
-        self._read = self._fixed = False
+        self._read = self._fixed = self.locked = False
         while self._held:
             self.pins.release(self._held.pop())
 

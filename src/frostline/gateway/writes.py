@@ -160,6 +160,11 @@ def reads_to_write(tokens: Sequence[Token]) -> bool:
     return at is not None and tokens[at + 1].word("update") and any(token.word("ctid") for token in tokens[:at])
 
 
+def locks(tokens: Sequence[Token]) -> bool:
+    """Whether a SELECT is a user's own FOR UPDATE or FOR SHARE."""
+    return lexer.clause(tokens, "for") is not None and not reads_to_write(tokens)
+
+
 def fields(items: Sequence[str]) -> tuple[Field, ...]:
     """A description for whoever reads the values by their place."""
     return tuple(Field(f"column{number}") for number in range(1, len(items) + 1))

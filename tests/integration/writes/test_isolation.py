@@ -76,8 +76,9 @@ def test_who_waits_for_one_that_gives_up_goes_on(pair: Pair, level: str) -> None
     assert pair.world.run("SELECT i FROM tiered WHERE id = 51") == [(202,)]
 
 
-def test_two_that_wait_for_each_other_are_found(pair: Pair) -> None:
-    one, two = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
+@pytest.mark.parametrize("level", LEVELS)
+def test_two_that_wait_for_each_other_are_found(pair: Pair, level: str) -> None:
+    one, two = open_at(pair, level), open_at(pair, level)
     one.execute("UPDATE tiered SET i = 1 WHERE id = 52")
     two.execute("UPDATE tiered SET i = 1 WHERE id = 53")
     threads = [
@@ -92,12 +93,15 @@ def test_two_that_wait_for_each_other_are_found(pair: Pair) -> None:
             connection.rollback()
     for thread, _ in threads:
         thread.join(30)
+    found = [outcome[0] for _, outcome in threads]
+    assert sorted(map(str, found), key=len)[0] == "1"  # the other goes on
     one.rollback()
     two.rollback()
 
 
-def test_the_same_new_key_twice_is_one_row(pair: Pair) -> None:
-    one, two = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_same_new_key_twice_is_one_row(pair: Pair, level: str) -> None:
+    one, two = open_at(pair, level), open_at(pair, level)
     insert = "INSERT INTO tiered (id, ts, i) VALUES (9000, '2026-01-09Z', %s)"
     one.execute(insert, [1])
     thread, outcome = in_thread(lambda: two.execute(insert, [2]))
@@ -106,8 +110,9 @@ def test_the_same_new_key_twice_is_one_row(pair: Pair) -> None:
     thread.join(30)
     assert isinstance(outcome[0], psycopg.errors.SerializationFailure)
     two.rollback()
-    with pytest.raises(psycopg.errors.UniqueViolation, match=r"already exists"):
+    with pytest.raises(psycopg.errors.UniqueViolation) as error:
         two.execute(insert, [2])
+    assert error.value.diag.message_detail == "Key (id, ts)=(9000, 2026-01-09 00:00:00+00) already exists."
     two.rollback()
     assert pair.world.run("DELETE FROM tiered WHERE id = 9000 RETURNING i") == [(1,)]
 
@@ -161,3 +166,36 @@ def test_others_see_a_write_when_it_is_committed(pair: Pair) -> None:
     writer.commit()
     assert reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall() == [(300,)]
     reader.rollback()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_cold_row_read_for_update_is_not_overwritten(pair: Pair, level: str) -> None:
+    """It is not locked; who has changed it since is noticed when it is written."""
+    other = pair.world.connect()
+    other.execute("SET statement_timeout = '30s'")
+    for lock in ("UPDATE", "SHARE"):
+        one = open_at(pair, level)
+        [(was,)] = one.execute(f"SELECT i FROM tiered WHERE id = 56 FOR {lock}").fetchall()
+        assert other.execute("UPDATE tiered SET i = i + 1 WHERE id = 56").rowcount == 1  # at once
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            one.execute("UPDATE tiered SET i = %s WHERE id = 56", [was + 100])
+        one.rollback()
+        assert pair.world.run("SELECT i FROM tiered WHERE id = 56") == [(was + 1,)]
+
+
+def test_after_its_first_cold_write_a_transaction_sees_what_was_committed_before(pair: Pair) -> None:
+    """In READ COMMITTED: of cold rows; of hot ones what Postgres shows."""
+    writer, other = open_at(pair, "READ COMMITTED"), pair.world.connect()
+    query = "SELECT id, i FROM tiered WHERE id IN (58, 59, 459) ORDER BY id"
+    before: dict[int, int] = dict(writer.execute(query).fetchall())
+    other.execute("UPDATE tiered SET i = i + 1 WHERE id IN (58, 459)")
+    until(lambda: dict(writer.execute(query).fetchall()) == {**before, 58: before[58] + 1, 459: before[459] + 1})
+    writer.execute("UPDATE tiered SET i = i + 10 WHERE id = 59")
+    other.execute("UPDATE tiered SET i = i + 1 WHERE id IN (58, 459)")
+    seen = {58: before[58] + 1, 59: before[59] + 10, 459: before[459] + 2}
+    assert dict(writer.execute(query).fetchall()) == seen
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        writer.execute("UPDATE tiered SET i = 0 WHERE id = 58")
+    writer.rollback()
+    assert dict(writer.execute(query).fetchall()) == {**before, 58: before[58] + 2, 459: before[459] + 2}
+    writer.rollback()

@@ -10,7 +10,8 @@ import pytest
 
 from frostline.errors import LakeError, QueryError
 from frostline.gateway.cancel import Canceller
-from frostline.gateway.rows import Batches, Cursors, LakeRows
+from frostline.gateway.rows import Batches, Cursors, FixedRows, LakeRows, ToldRows
+from frostline.gateway.wire.messages import Field
 from frostline.lake.storage import Local
 
 NUMBERS = "SELECT i::VARCHAR AS n FROM range(40000) t(i)"
@@ -60,3 +61,15 @@ def test_what_was_closed_does_not_read_over_a_connection_it_gave_back(cursors: C
     assert taken(other, 15_000) == 15_000
     closed.prepare(10_000)
     assert taken(other, 40_000) == 25_000
+
+
+def test_of_rows_is_told_before_the_first_of_them_is_given() -> None:
+    told: list[int] = []
+    none = ToldRows(FixedRows([Field("n")]), lambda: told.append(1))
+    assert (list(none.take(None)), told) == ([], [])
+    some = ToldRows(FixedRows([Field("n")], [["1"], ["2"]]), lambda: told.append(1))
+    pieces = some.take(None)
+    next(pieces)
+    assert told == [1]
+    some.restart()
+    assert len(list(some.take(1))) == 1
