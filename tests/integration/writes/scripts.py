@@ -107,6 +107,43 @@ SINGLE = [
     " c AS (INSERT INTO {t} (id, ts) VALUES (1000, '2026-02-05Z') RETURNING id)"
     " SELECT id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c",
 ]
+# What Postgres can return since 18: a row as it was and as it is.
+OLD_AND_NEW = [
+    "UPDATE {t} SET i = i + 1, t = upper(t) WHERE id IN (5, 205, 405) RETURNING old.*, new.*",
+    "UPDATE {t} SET i = 1 WHERE id = 5 RETURNING old.i, new.i, i, old.g, new.g",
+    "UPDATE {t} SET i = 1 WHERE id IN (5, 405) RETURNING WITH (OLD AS o, NEW AS n) o.i, n.i, n.i - o.i, o.t || n.t",
+    "UPDATE {t} SET i = i WHERE id = 5 RETURNING old = new, old.*::text",
+    "UPDATE {t} SET n = n / 3, f = 'NaN', y = NULL, j = '[]', a = '{}' WHERE id IN (7, 207, 407)"
+    " RETURNING old.*, new.*",
+    "UPDATE {t} SET i = 5 WHERE id = 123456 RETURNING old.*, new.*",
+    "DELETE FROM {t} WHERE id IN (5, 205, 405) RETURNING old.*, new.*",
+    "DELETE FROM {t} WHERE id = 5 RETURNING old.id, new.id, id, new IS NULL",
+    "DELETE FROM {t} WHERE t ~ '9$' RETURNING WITH (OLD AS gone) gone.t, new.t",
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z'), (1001, '2026-11-05Z') RETURNING old.*, new.*",
+    "INSERT INTO {t} (id, ts) VALUES (1000, '2026-01-05Z') RETURNING WITH (OLD AS o, NEW AS n) o.id, n.id, n.i, n.g",
+    "INSERT INTO {t} (id, ts) VALUES (5, '2026-01-01 05:00Z'), (1000, '2026-01-01 05:00Z'), (405, '2026-11-01 05:00Z')"
+    " ON CONFLICT DO NOTHING RETURNING old.id, new.id, new.i",
+    # moves
+    "UPDATE {t} SET ts = ts + interval '31 days' WHERE id IN (3, 4) RETURNING old.ts, new.ts, new.t",
+    "UPDATE {t} SET ts = '2026-11-20Z', t = 'moved' WHERE id IN (3, 203) RETURNING old.*, new.*",
+    "UPDATE {t} SET ts = '2026-01-20Z', t = 'moved' WHERE id = 450 AND ts > '2026-11-01Z' RETURNING old.*, new.*",
+    "UPDATE {t} SET id = id + 1000 WHERE id IN (3, 203, 403) RETURNING old.id, new.id, old.g, new.g",
+    # joins
+    "UPDATE {t} x SET t = o.w FROM other o WHERE o.k = x.k AND x.id IN (21, 221, 421) RETURNING old.t, new.t, x.t, o.w",
+    "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id = x.id + 200 AND x.id < 6 RETURNING old.*, new.*, y.id",
+    "UPDATE {t} x SET t = y.t FROM {t} y WHERE y.id + 1 = x.id AND x.id BETWEEN 198 AND 204"
+    " RETURNING WITH (OLD AS o, NEW AS n) o.t, n.t, y.t",
+    "UPDATE {t} x SET ts = '2026-11-20Z' FROM other o WHERE o.k = x.k AND x.id IN (21, 221)"
+    " RETURNING old.ts, new.ts, o.w",
+    "DELETE FROM {t} x USING other o WHERE o.k = x.k AND o.w = 'w4' RETURNING old.id, new.id, o.w",
+    "DELETE FROM {t} x USING {t} y WHERE y.id = x.id + 1 AND y.i = 5 RETURNING old.*, new.*, y.*",
+    # CTEs, and sub-selects of what is returned
+    "WITH u AS (UPDATE {t} SET i = 100 WHERE id IN (40, 440) RETURNING old.i AS was, new.i AS now)"
+    " SELECT was, now, (SELECT count(*) FROM {t} WHERE i = 100) FROM u",
+    "WITH d AS (DELETE FROM {t} WHERE id IN (40, 240, 440) RETURNING old.*, new.id AS none)"
+    " INSERT INTO {t} (id, ts, t) SELECT id, ts, none::text FROM d RETURNING old.t, new.t, new.id",
+    "UPDATE {t} SET i = 1 WHERE id IN (5, 405) RETURNING (SELECT w FROM other o WHERE o.k = old.k), (SELECT new.i + 1)",
+]
 SCRIPTS = [
     # read your own writes, statement after statement
     [
