@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from frostline.catalog.names import SERVER_NAME
 from frostline.tiering import writing
 from integration.writes.pair import Pair
 
@@ -35,6 +36,80 @@ def test_without_its_trigger_a_write_cannot_be_committed(
     finally:
         client.execute('ALTER TABLE tiered ENABLE ALWAYS TRIGGER "!frostline"')
     assert pair.world.run(FIVE) == before
+
+
+_CHANGES = (
+    "UPDATE {} SET i = 500 WHERE id = 5",
+    "DELETE FROM {} WHERE id = 5",
+    "INSERT INTO {} (id, ts, i) VALUES (9100, '2026-01-05Z', 1)",
+)
+_ALSO_NEW = "SELECT id, i, t FROM tiered WHERE id IN (5, 9100)"
+
+
+@pytest.mark.parametrize("triggers", ['"!frostline"', "ALL"])
+def test_without_its_own_trigger_a_partition_is_not_written_by_its_name(
+    pair: Pair, client: psycopg.Connection[Any], triggers: str
+) -> None:
+    before = pair.world.run(_ALSO_NEW)
+    client.execute(f"ALTER TABLE tiered_2026_01 DISABLE TRIGGER {triggers}")
+    try:
+        for change in _CHANGES:
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored"):
+                client.execute(change.format("tiered_2026_01"))
+            assert pair.world.run(_ALSO_NEW) == before
+        with client.transaction(force_rollback=True):  # what is held by then is stored with the table's own
+            client.execute(_CHANGES[0].format("tiered_2026_01"))
+            client.execute(_CHANGES[2].format("tiered_2026_01"))
+            client.execute("UPDATE tiered SET i = 501 WHERE id = 6")
+            found = client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 9100) ORDER BY id").fetchall()
+            assert found == [(5, 500), (6, 501), (9100, 1)]
+    finally:
+        for trigger in ("!frostline", "!frostline.before"):
+            client.execute(f'ALTER TABLE tiered_2026_01 ENABLE ALWAYS TRIGGER "{trigger}"')
+
+
+def test_a_foreign_table_of_somebodys_own_is_not_written(pair: Pair, client: psycopg.Connection[Any]) -> None:
+    before = pair.world.run(_ALSO_NEW)
+    options = "SELECT ftoptions FROM pg_foreign_table WHERE ftrelid = 'tiered_2026_01'::regclass"
+    schema, table = (option.split("=", 1)[1] for option in pair.world.run(options)[0][0])
+    client.execute(
+        f'CREATE FOREIGN TABLE mine (id bigint, ts timestamptz, i int, t text) SERVER "{SERVER_NAME}"'
+        f" OPTIONS (schema_name '{schema}', table_name '{table}')"
+    )
+    try:
+        for change in _CHANGES:
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored"):
+                client.execute(change.format("mine"))
+        client.execute("ALTER FOREIGN TABLE mine OPTIONS (SET schema_name 'public', SET table_name 'tiered')")
+        for change in _CHANGES:
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="only answers about cold tables"):
+                client.execute(change.format("mine"))
+    finally:
+        client.execute("DROP FOREIGN TABLE mine")
+    assert pair.world.run(_ALSO_NEW) == before
+
+
+def test_who_speaks_to_the_gateway_without_postgres_writes_nothing(pair: Pair) -> None:
+    before = pair.world.run(_ALSO_NEW)
+    ((database, options),) = pair.world.run(
+        "SELECT i.id::text, m.umoptions FROM frostline.installation i, pg_user_mappings m WHERE m.srvname = %s",
+        SERVER_NAME,
+    )
+    mapping = dict(option.split("=", 1) for option in options)
+    gateway = pair.world.gateway
+    january = '"table 1"."from 2026-01-01 00:00:00+00 to 2026-02-01 00:00:00+00"'
+    with psycopg.connect(
+        host=gateway.host, port=gateway.port, dbname=database, autocommit=True, prepare_threshold=None, **mapping
+    ) as wire:
+        for change in _CHANGES[:2]:
+            with pytest.raises(psycopg.errors.NoActiveSqlTransaction, match="of postgres_fdw only"):
+                wire.execute(change.format(january))
+            wire.execute("START TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            assert wire.execute(change.format(january)).rowcount == 1
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored"):
+                wire.execute("COMMIT TRANSACTION")
+            wire.execute("ROLLBACK TRANSACTION")
+    assert pair.world.run(_ALSO_NEW) == before
 
 
 @pytest.mark.parametrize(
