@@ -28,6 +28,7 @@ from frostline.delta.tables import SCHEMA
 from frostline.gateway.backing import Backing
 from frostline.gateway.bench import WRITE, Batch, Bench, Written, numbers
 from frostline.gateway.names import Source
+from frostline.gateway.operations import Way
 from frostline.gateway.rows import Batches
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
@@ -112,6 +113,7 @@ def stage(view: View, bench: Bench, written: Written) -> Staged | None:
         output.discard()
         raise
     view.metrics.add("rows_staged_total", sum(file.written.rows for file in made))
+    view.metrics.add("writes_total", way=str(Way.FILES))
     return Staged(made, (str(first), str(last)), tuple(beside or ()))
 
 
