@@ -117,5 +117,6 @@ def cause(error: Exception) -> str:
     text = str(error)
     if task := re.search(rf"{TaskFailed.__name__}: (.+)", text):
         return task[1]
-    lines = [line for line in text.splitlines() if "ERROR:" in line or "Caused by" in line or "Exception:" in line]
+    told = [line for line in text.splitlines() if not line.strip().startswith("Suppressed:")]  # the same once more
+    lines = [line for line in told if "ERROR:" in line or "Caused by" in line or "Exception:" in line]
     return (lines or text.splitlines() or [type(error).__name__])[-1].strip()
