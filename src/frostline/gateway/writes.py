@@ -155,14 +155,14 @@ def returned(text: str, tokens: Sequence[Token]) -> tuple[str, ...] | None:
 
 
 def reads_to_write(tokens: Sequence[Token]) -> bool:
-    """Whether a SELECT begins an UPDATE or DELETE row by row; a user's own FOR UPDATE asks for no ctid."""
+    """Whether a SELECT begins an UPDATE or DELETE row by row, or could: a user's FOR UPDATE may ask for ctid too."""
     at = lexer.clause(tokens, "for")
     return at is not None and tokens[at + 1].word("update") and any(token.word("ctid") for token in tokens[:at])
 
 
 def locks(tokens: Sequence[Token]) -> bool:
-    """Whether a SELECT is a user's own FOR UPDATE or FOR SHARE."""
-    return lexer.clause(tokens, "for") is not None and not reads_to_write(tokens)
+    """Whether a SELECT is FOR UPDATE or FOR SHARE: a user's own, or what an UPDATE or DELETE row by row begins with."""
+    return lexer.clause(tokens, "for") is not None
 
 
 def fields(items: Sequence[str]) -> tuple[Field, ...]:

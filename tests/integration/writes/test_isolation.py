@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -168,6 +169,25 @@ def test_others_see_a_write_when_it_is_committed(pair: Pair) -> None:
     reader.rollback()
 
 
+@contextmanager
+def others_at_work(pair: Pair) -> Iterator[None]:
+    """Transactions that write come and go, so that a later statement is seen to have a later snapshot."""
+    over = threading.Event()
+
+    def work() -> None:
+        with psycopg.connect(pair.world.dsn, autocommit=True) as connection:
+            while not over.is_set():
+                connection.execute("SELECT pg_current_xact_id()")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_cold_row_read_for_update_is_not_overwritten(pair: Pair, level: str) -> None:
     """It is not locked; who has changed it since is noticed when it is written."""
@@ -175,7 +195,8 @@ def test_a_cold_row_read_for_update_is_not_overwritten(pair: Pair, level: str) -
     other.execute("SET statement_timeout = '30s'")
     for lock in ("UPDATE", "SHARE"):
         one = open_at(pair, level)
-        [(was,)] = one.execute(f"SELECT i FROM tiered WHERE id = 56 FOR {lock}").fetchall()
+        with others_at_work(pair):
+            [(was,)] = one.execute(f"SELECT i FROM tiered WHERE id = 56 FOR {lock}").fetchall()
         assert other.execute("UPDATE tiered SET i = i + 1 WHERE id = 56").rowcount == 1  # at once
         with pytest.raises(psycopg.errors.SerializationFailure):
             one.execute("UPDATE tiered SET i = %s WHERE id = 56", [was + 100])
