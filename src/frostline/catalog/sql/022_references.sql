@@ -3,7 +3,7 @@
 -- deleted there, as far as its triggers can tell: with another key that is refused before (the trigger is on partitioned tables).
 CREATE OR REPLACE FUNCTION frostline.keep_cold_references() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET row_security = off SET frostline.strict = off AS $$
+SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
     managed frostline.tables;
     found_fk record;
@@ -16,6 +16,7 @@ DECLARE
     changed text;
     stays bool;
     restricts bool;
+    strict text;
 BEGIN
     IF tg_op = 'UPDATE' AND tg_when = 'BEFORE' THEN
         EXECUTE format('SELECT %s FROM (SELECT ($1).*) n', pg_get_partition_constraintdef(tg_relid)) INTO stays USING NEW;
@@ -76,9 +77,15 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
+    IF action IN ('c', 'n', 'd') THEN
+        -- Both tiers are meant, whatever the session says of its own statements.
+        strict := current_setting('frostline.strict', true);
+        IF strict IS NOT NULL THEN
+            PERFORM set_config('frostline.strict', 'off', true);
+        END IF;
+    END IF;
     IF action = 'c' AND tg_op = 'DELETE' THEN
         EXECUTE format('DELETE FROM %s c WHERE %s', managed.relation, refers) USING OLD;
-        RETURN NULL;
     ELSIF action IN ('c', 'n', 'd') THEN
         SELECT string_agg(format('%I = %s', fa.attname, CASE action WHEN 'n' THEN 'NULL' WHEN 'd' THEN 'DEFAULT'
                                                                     ELSE format('($2).%I', pa.attname) END), ', ' ORDER BY k.place)
@@ -89,6 +96,11 @@ BEGIN
         WHERE tg_op <> 'DELETE' OR found_fk.confdelsetcols IS NULL OR k.fk = ANY (found_fk.confdelsetcols);
         EXECUTE format('UPDATE %s c SET %s WHERE %s', managed.relation, changed, refers)
             USING OLD, CASE WHEN tg_op = 'UPDATE' THEN NEW ELSE OLD END;
+    END IF;
+    IF action IN ('c', 'n', 'd') THEN
+        IF strict IS NOT NULL THEN
+            PERFORM set_config('frostline.strict', strict, true);
+        END IF;
         RETURN NULL;
     END IF;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s c WHERE %s)', managed.relation, refers) INTO broken USING OLD;
