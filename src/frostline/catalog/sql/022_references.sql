@@ -16,7 +16,7 @@ DECLARE
     changed text;
     stays bool;
     restricts bool;
-    strict text;
+    said text;
 BEGIN
     IF tg_op = 'UPDATE' AND tg_when = 'BEFORE' THEN
         EXECUTE format('SELECT %s FROM (SELECT ($1).*) n', pg_get_partition_constraintdef(tg_relid)) INTO stays USING NEW;
@@ -79,8 +79,8 @@ BEGIN
     END IF;
     IF action IN ('c', 'n', 'd') THEN
         -- Both tiers are meant, whatever the session says of its own statements.
-        strict := current_setting('frostline.strict', true);
-        IF strict IS NOT NULL THEN
+        said := current_setting('frostline.strict', true);
+        IF said IS NOT NULL THEN
             PERFORM set_config('frostline.strict', 'off', true);
         END IF;
     END IF;
@@ -98,8 +98,8 @@ BEGIN
             USING OLD, CASE WHEN tg_op = 'UPDATE' THEN NEW ELSE OLD END;
     END IF;
     IF action IN ('c', 'n', 'd') THEN
-        IF strict IS NOT NULL THEN
-            PERFORM set_config('frostline.strict', strict, true);
+        IF said IS NOT NULL THEN
+            PERFORM set_config('frostline.strict', said, true);
         END IF;
         RETURN NULL;
     END IF;
