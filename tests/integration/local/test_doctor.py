@@ -222,8 +222,9 @@ def _empty_in_the_lake(world: World) -> None:
     before = world.run(every)
     with connect(world.dsn) as connection:
         managed = registry.get(connection, "public.events")
-    table = lake.load(world.settings, managed)
-    table.delete()
+    with lake.opened(world.settings) as catalog:
+        table = catalog.load_table(lake.identifier(managed))
+        table.delete()
     shown = "UPDATE frostline.tables SET snapshot_id = %s, metadata_location = %s"
     world.run(shown, table.metadata.current_snapshot_id, table.metadata_location)
     check = found(world.settings)[key]
