@@ -25,8 +25,6 @@ VERSION = "stores cold rows, version 10"  # its comment; functions of an older o
 # for that. It says so in other signs with every change of what function and gateway say to each other; by those of
 # before, which stand here as well, an older gateway is known.
 FEW, MANY, OLDER = "{", "}", ("=", "+", "<", ">")
-# Of a statement that a client sends, the function's context is three lines: its own, its call, the trigger's.
-_NESTED = "%\n%\n%\n%"
 # A session that has met no foreign partition has not even loaded postgres_fdw. Tested in the functions, not by the
 # triggers: Postgres reads a trigger's condition anew for every statement, which takes longer than calling them.
 _MET = SQL("pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL")
@@ -230,8 +228,9 @@ BEGIN
   -- A scan that began before this statement may come to cold rows after it: of a cursor, a loop, a query that calls
   -- functions. Scans are numbered as they begin, so one more tells the gateway which those are.
   GET DIAGNOSTICS said = PG_CONTEXT;
+  -- Of a statement that a client sends, the context is three lines: this function's, its call, the trigger's.
   depth := length(said) - length(replace(said, E'\n', '')) - 2;
-  IF said LIKE {nested} OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
+  IF depth > 0 OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
     PERFORM FROM {held} LIMIT 1;
   END IF;
   -- One round trip, in which they count as stored: from here on they are, or the statement fails.
@@ -332,7 +331,6 @@ END $frostline$"""
         suffix=Literal(f" {id_}"),
         unchecked=Literal(f"new cold rows of {table} cannot be checked against policies of row-level security"),
         held=Identifier(SCHEMA, held_name(id_)),
-        nested=Literal(_NESTED),
         delta=Identifier(*target.delta),
         columns=_names(stored),
         key=_names(table.primary_key),
