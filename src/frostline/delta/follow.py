@@ -320,7 +320,7 @@ def _in_the_way(connection: Connection, id_: int) -> list[str]:
         connection,
         "holders",
         relations=[managed.table.oid, managed.delta_oid],
-        writers=False,
+        written=[],
         fence=SHAPE,
         fenced=id_,
     )

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 import psycopg
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from frostline.catalog import identity, queries, registry
 from frostline.catalog.database import Connection
@@ -56,12 +56,26 @@ class Holder:
         return f"pid {self.pid or '-'} ({since}) holds {self.mode} on {self.relation}: {self.query}"
 
 
+# One round trip: whoever waits behind us waits for every one of them.
+_LOCK = """
+DECLARE
+  statement text;
+  until timestamptz := clock_timestamp() + {timeout} * interval '1 ms';
+BEGIN
+  FOREACH statement IN ARRAY {statements}::text[] LOOP
+    PERFORM set_config('lock_timeout',
+                       greatest(ceil(extract(epoch FROM until - clock_timestamp()) * 1000), 1)::text, true);
+    EXECUTE statement;
+  END LOOP;
+END"""
+
+
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be locked, so that it can be said who holds it; `writers`: readers may go on."""
+    """What is to be locked, so that it can be said who holds it."""
 
     relations: Sequence[int] = ()
-    writers: bool = False
+    written: Sequence[int] = ()  # of these only who writes is in the way: readers may go on
     timeout_ms: int = LOCK_TIMEOUT_MS
     patience: float = PATIENCE_SECONDS
     tell: Callable[[list[dict[str, object]] | None], None] | None = None  # told whom we wait for; None: no longer
@@ -102,12 +116,16 @@ def with_short_locks(
 
 def lock(connection: Connection, tables: Sequence[tuple[Composable, str]], timeout_ms: int = LOCK_TIMEOUT_MS) -> None:
     """Lock tables one after the other, all within the timeout: who waits for the first waits for them all."""
-    deadline = time.monotonic() + timeout_ms / 1000
-    for table, mode in tables:
-        left = max(int((deadline - time.monotonic()) * 1000), 1)
-        connection.execute(
-            SQL(f"SET LOCAL lock_timeout = '{left}ms'; LOCK TABLE ONLY {{}} IN {mode} MODE").format(table)
-        )
+    statements = [SQL(f"LOCK TABLE ONLY {{}} IN {mode} MODE").format(table) for table, mode in tables]
+    texts = Literal([statement.as_string(connection) for statement in statements])
+    body = SQL(_LOCK).format(timeout=Literal(timeout_ms), statements=texts).as_string(connection)
+    connection.execute(SQL("DO {}").format(Literal(body)))
+
+
+def referents(connection: Connection, relations: Sequence[int]) -> list[tuple[Identifier, int]]:
+    """Tables that foreign keys of these refer to, by name and OID, as far as we may lock them."""
+    found = queries.rows(connection, "lockable_referents", relations=list(relations))
+    return [(Identifier(schema, name), oid) for schema, name, oid in found]
 
 
 @contextmanager
@@ -152,7 +170,7 @@ def holders(connection: Connection, wanted: Wanted) -> list[Holder]:
         connection,
         "holders",
         relations=list(wanted.relations),
-        writers=wanted.writers,
+        written=list(wanted.written),
         fence=FENCE,
         fenced=wanted.fence,
     )
@@ -168,7 +186,7 @@ def _watch(connection: Connection, wanted: Wanted, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(_LOOK_SECONDS, left))
-        if not wanted.relations and wanted.fence is None:
+        if not (wanted.relations or wanted.written) and wanted.fence is None:
             continue
         found = holders(connection, wanted)
         if len({holder.pid for holder in found}) <= 1 and not any(map(_stays, found)):

@@ -79,7 +79,7 @@ def _create(connection: Connection, managed: Managed, like: Leaf, name: str, ran
             connection.execute(statement)
 
     try:
-        with_short_locks(connection, work, f"creating {like.schema}.{name}", Wanted([managed.hot_oid], writers=True))
+        with_short_locks(connection, work, f"creating {like.schema}.{name}", Wanted(written=[managed.hot_oid]))
     except psycopg.errors.CheckViolation as error:
         raise OperationError(
             f"partition {like.schema}.{name} ({range_}) could not be made: the DEFAULT partition holds rows of it",

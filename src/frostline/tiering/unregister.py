@@ -25,7 +25,7 @@ from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering import ddl, partitions, references, retention, staged
-from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, with_short_locks
+from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, referents, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
 from frostline.tiering.untier.operation import Period, periods
 from frostline.tiering.untier.run import Returned, bring_back, planned
@@ -141,9 +141,7 @@ def _lock(connection: Connection, managed: Managed, locks: Wanted) -> None:
     """Referenced tables first, then from the top down (see archive/swap.py); triggers go from all of them."""
     oids = [managed.hot_oid, *(leaf.oid for leaf in managed.table.leaves)]
     above = [Identifier(schema, name) for schema, name, is_above, _ in _ancestors(connection, managed) if is_above]
-    tables: list[Composable] = [
-        Identifier(schema, name) for schema, name, _ in queries.rows(connection, "lockable_referents", relations=oids)
-    ]
+    tables: list[Composable] = [name for name, _ in referents(connection, oids)]
     tables += [*above[::-1], Identifier(managed.table.schema, managed.table.name), Identifier(*managed.hot)]
     tables += [Identifier(leaf.schema, leaf.name) for leaf in managed.table.leaves]
     lock(connection, [(table, "ACCESS EXCLUSIVE") for table in tables], locks.timeout_ms)

@@ -50,18 +50,34 @@ def until(world: World, query: str) -> list[tuple[Any, ...]]:
 
 def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> None:
     world.run(SIMPLE)
+    world.run(
+        "CREATE TABLE public.kinds (v int PRIMARY KEY); INSERT INTO public.kinds SELECT generate_series(1, 1000);"
+        "ALTER TABLE public.events ADD FOREIGN KEY (v) REFERENCES public.kinds"
+    )
     world.register("public.events")
     reader = world.connect(autocommit=False)
     reader.execute("SELECT 'the long report' FROM public.events_01 LIMIT 1")
     running = in_background(world)
-    [(step, pid, state, relation, since, waiting)] = until(
-        world, "SELECT step, pid, state, relation, since < now(), waiting_since < now() FROM frostline.waits"
+    pid = reader.info.backend_pid
+    [(step, state, relation, since, waiting)] = until(
+        world,
+        f"SELECT step, state, relation, since < now(), waiting_since < now() FROM frostline.waits WHERE pid = {pid}",
     )
-    assert (step, pid, state) == ("swap", reader.info.backend_pid, "idle in transaction")
-    assert (relation, since, waiting) == ("public.events_01", True, True)
+    assert (step, state, relation) == ("swap", "idle in transaction", "public.events_01")
+    assert (since, waiting) == (True, True)
     shown = frostline("--dsn", world.dsn, "status").stdout
     assert f"pid {pid} (idle in transaction since" in shown
     assert "the long report" in shown
+    # Somebody at a leaf that stays, who never came by the table, and a writer of a referenced table.
+    for relation, statement in (
+        ("public.events_now", "SELECT FROM public.events_now LIMIT 1"),
+        ("public.kinds", "INSERT INTO public.kinds VALUES (0)"),
+    ):
+        another = world.connect(autocommit=False)
+        another.execute(statement)
+        reader.rollback()
+        reader, pid = another, another.info.backend_pid
+        until(world, f"SELECT 1 FROM frostline.waits WHERE pid = {pid} AND relation = '{relation}'")
     reader.rollback()
     assert len(running.result(180)) == 1
     assert world.run("SELECT waits_for FROM frostline.status") == [(None,)]

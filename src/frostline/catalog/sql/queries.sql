@@ -462,8 +462,8 @@ JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND p.changed > 50 AND p.changed > greatest(p.rows, c.reltuples) / 10;
 
 -- name: holders
--- Sessions whose locks conflict with ours on any of these relations; `writers`: with a lock that lets readers be;
--- `fenced`: cold writers of a table. When a transaction began is hidden from a role without pg_read_all_stats, and so is
+-- Sessions whose locks conflict with ours on any of these relations; `written`: where ours lets readers be; `fenced`:
+-- cold writers of a table. When a transaction began is hidden from a role without pg_read_all_stats, and so is
 -- the state: that one may stay, as a prepared one does. Others without a beginning have ended since their lock was seen.
 SELECT l.pid, to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'),
        coalesce(extract(epoch FROM clock_timestamp() - a.xact_start),
@@ -473,10 +473,11 @@ SELECT l.pid, to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SSOF'),
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.granted
   AND (l.locktype = 'relation' AND l.relation = ANY (%(relations)s::oid[])
+       OR l.locktype = 'relation' AND l.relation = ANY (%(written)s::oid[])
+          AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
        OR l.locktype = 'advisory' AND l.classid = %(fence)s::oid AND l.objid = %(fenced)s::oid AND l.objsubid = 2)
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND l.pid IS DISTINCT FROM pg_backend_pid()
-  AND NOT (%(writers)s AND l.mode IN ('AccessShareLock', 'RowShareLock'))
 ORDER BY age DESC, l.pid, l.relation;
 
 -- name: referenced

@@ -47,7 +47,7 @@ def start(connection: Connection, operation: Operation) -> None:
         reached("capture.commit")
         return captured
 
-    locks = wanted(connection, operation, [leaf.oid], writers=True)
+    locks = wanted(connection, operation, written=[leaf.oid])
     operation.captured = with_short_locks(connection, work, f"capturing changes of {leaf}", locks)
 
 

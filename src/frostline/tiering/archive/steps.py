@@ -141,7 +141,9 @@ def alarm(connection: Connection, id_: int, found: str) -> None:
     connection.execute("UPDATE frostline.operations SET alarm = %s WHERE id = %s", (found, id_))
 
 
-def wanted(connection: Connection, operation: Recorded, relations: Sequence[int], *, writers: bool = False) -> Wanted:
+def wanted(
+    connection: Connection, operation: Recorded, relations: Sequence[int] = (), *, written: Sequence[int] = ()
+) -> Wanted:
     """Locks of an operation; whom it waits for stands in its row, for `frostline status`."""
 
     def tell(holders: list[dict[str, object]] | None) -> None:
@@ -151,4 +153,4 @@ def wanted(connection: Connection, operation: Recorded, relations: Sequence[int]
             (Jsonb(holders) if holders is not None else None, holders is not None, operation.id),
         )
 
-    return replace(operation.locks, relations=relations, writers=writers, tell=tell)
+    return replace(operation.locks, relations=relations, written=written, tell=tell)

@@ -21,7 +21,7 @@ from frostline.tiering import ddl
 from frostline.tiering.archive import capture
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation, wanted
-from frostline.tiering.locks import Wanted, lock, with_short_locks
+from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 
 _GONE = "!frostline archived"
 
@@ -31,10 +31,9 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
     managed, leaf = operation.managed, operation.leaf
 
     def work() -> None:
-        tables = _locks(connection, operation, _to_move(connection, operation))
-        lock(connection, tables, operation.locks.timeout_ms)
+        lock(connection, _locks(connection, operation), operation.locks.timeout_ms)
         reached("swap.locked")
-        moved = _to_move(connection, operation)  # once more: now nobody can create another
+        moved = _others(connection, operation) if ddl.leaves_move(connection, managed.table) else []
         _check_unchanged(connection, operation)
         for point, statements in _statements(operation, moved):
             for statement in statements:
@@ -50,12 +49,7 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
         reached("swap.commit")
 
     try:
-        with_short_locks(
-            connection,
-            work,
-            f"swapping {leaf}",
-            wanted(connection, operation, [managed.table.oid, managed.hot_oid, leaf.oid]),
-        )
+        with_short_locks(connection, work, f"swapping {leaf}", _wanted(connection, operation))
     except psycopg.errors.UndefinedTable as error:
         raise _altered(operation) from error
 
@@ -67,12 +61,13 @@ def drop(connection: Connection, operation: Operation) -> None:
     def work() -> None:
         found = queries.row(connection, "resolve", schema=delta.SCHEMA, name=operation.parked)
         # Who deletes from a referenced table comes to the leaf second, to look for rows there; so do we.
-        referenced = _referenced(connection, [found[0]]) if found is not None else []
-        lock(connection, [(name, "ACCESS EXCLUSIVE") for name in referenced], operation.locks.timeout_ms)
+        referenced = referents(connection, [found[0]]) if found is not None else []
+        lock(connection, [(name, "ACCESS EXCLUSIVE") for name, _ in referenced], operation.locks.timeout_ms)
         connection.execute(SQL("DROP TABLE IF EXISTS {}").format(parked))
         reached("drop.commit")
 
-    locks = wanted(connection, operation, [operation.leaf.oid])
+    oid = operation.leaf.oid
+    locks = wanted(connection, operation, [oid, *(oid for _, oid in referents(connection, [oid]))])
     with_short_locks(connection, work, f"dropping {operation.leaf}", locks)
 
 
@@ -85,21 +80,31 @@ def keep_sequences(connection: Connection, leaf: Leaf, locks: Wanted) -> None:
         with_short_locks(connection, work, f"keeping {schema}.{name}", replace(locks, relations=[oid]))
 
 
-def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[Identifier, str]]:
+def _locks(connection: Connection, operation: Operation) -> list[tuple[Identifier, str]]:
     """All that the statements below will lock, from the top down as every statement on the table does.
 
     Referenced tables come first: whoever deletes from one holds it while he looks for rows that refer to his, and would
     wait for us with what we wait for. Whoever inserts comes to them last, with a lock that this one does not keep out.
+    Detaching the hot partition locks all its leaves, whoever else may use them.
     """
-    exclusive = [_parent(operation), Identifier(*operation.managed.hot), _leaf(operation)]
-    exclusive += [Identifier(other.schema, other.name) for other in moved]
-    oids = [operation.leaf.oid, *(other.oid for other in moved)]
-    shared = [(name, "SHARE ROW EXCLUSIVE") for name in _referenced(connection, oids)]
+    leaves = [operation.leaf, *_others(connection, operation)]
+    exclusive = [_parent(operation), Identifier(*operation.managed.hot)]
+    exclusive += [Identifier(leaf.schema, leaf.name) for leaf in leaves]
+    shared = [(name, "SHARE ROW EXCLUSIVE") for name, _ in referents(connection, [leaf.oid for leaf in leaves])]
     return shared + [(name, "ACCESS EXCLUSIVE") for name in exclusive]
 
 
-def _referenced(connection: Connection, relations: list[int]) -> list[Identifier]:
-    return [Identifier(s, n) for s, n, _ in queries.rows(connection, "lockable_referents", relations=relations)]
+def _wanted(connection: Connection, operation: Operation) -> Wanted:
+    """The same, for `frostline status`."""
+    managed = operation.managed
+    leaves = [operation.leaf.oid, *(leaf.oid for leaf in _others(connection, operation))]
+    referenced = [oid for _, oid in referents(connection, leaves)]
+    return wanted(connection, operation, [managed.table.oid, managed.hot_oid, *leaves], written=referenced)
+
+
+def _others(connection: Connection, operation: Operation) -> list[Leaf]:
+    """The other hot leaves: not as they were when the run began, someone may have created one since."""
+    return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
 
 
 def _check_unchanged(connection: Connection, operation: Operation) -> None:
@@ -126,14 +131,6 @@ def _check_droppable(connection: Connection, operation: Operation) -> None:
     with ddl.droppable(stays), connection.transaction() as attempt:
         connection.execute(SQL("DROP TABLE {}").format(Identifier(delta.SCHEMA, operation.parked)))
         raise psycopg.Rollback(attempt)
-
-
-def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
-    """The leaves that must leave the hot partition while it is re-attached."""
-    if not ddl.leaves_move(connection, operation.managed.table):
-        return []
-    # Not as they were when the run began: someone may have created a partition since.
-    return [leaf for leaf in describe.leaves(connection, operation.managed.hot_oid) if leaf.oid != operation.leaf.oid]
 
 
 def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list[Composed]]]:

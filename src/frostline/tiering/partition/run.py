@@ -97,7 +97,7 @@ def _until_swap(connection: Connection, work: Work, wanted: Wanted, report: Repo
     if work.state == "made":
         with report.step(f"rehearse the swap of {work.plan}"):
             _rehearse(connection, work, wanted)
-        copying.start(connection, work, replace(wanted, writers=True))
+        copying.start(connection, work, replace(wanted, relations=[], written=[work.source]))
         reached("partition.started")
     copying.check_triggers(connection, work)
     if work.state == "copying":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import psycopg
-from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
@@ -17,7 +17,7 @@ from frostline.errors import OperationError, RefusedError
 from frostline.faults import reached
 from frostline.model.tables import Table, derived_name
 from frostline.tiering import ddl
-from frostline.tiering.locks import Wanted, lock, with_short_locks
+from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 from frostline.tiering.partition import copying, plan, shape, state
 from frostline.tiering.partition.plan import KEPT
 from frostline.tiering.partition.shape import Shape
@@ -97,9 +97,8 @@ def _unchanged(connection: Connection, work: Work) -> Shape:
 
 def _lock(connection: Connection, work: Work, now: Shape, wanted: Wanted) -> None:
     """From where readers and writers come: views, then the table; referenced tables before all."""
-    referenced = queries.rows(connection, "lockable_referents", relations=[work.source])
-    tables: list[tuple[Composable, str]] = [(Identifier(s, n), "SHARE ROW EXCLUSIVE") for s, n, _ in referenced]
-    lock(connection, tables, wanted.timeout_ms)
+    referenced = [(name, "SHARE ROW EXCLUSIVE") for name, _ in referents(connection, [work.source])]
+    lock(connection, referenced, wanted.timeout_ms)
     for schema, name, _, _, owner in now.views:
         # LOCK TABLE would lock whatever else the view reads; this locks the view alone, and changes nothing.
         connection.execute(SQL(f"ALTER VIEW {{}} OWNER TO {owner}").format(Identifier(schema, name)))

@@ -19,7 +19,7 @@ from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
 from frostline.tiering.archive.steps import wanted
-from frostline.tiering.locks import fence, lock, with_short_locks
+from frostline.tiering.locks import fence, lock, referents, with_short_locks
 from frostline.tiering.untier import follow
 from frostline.tiering.untier.operation import Operation, periods
 
@@ -59,11 +59,10 @@ def attach(connection: Connection, operation: Operation) -> None:
     _wait_for_older(connection, operation)
 
     def work() -> None:
-        moved = _to_move(connection, operation)
-        lock(connection, _locks(connection, operation, moved), operation.locks.timeout_ms)
+        lock(connection, _locks(connection, operation), operation.locks.timeout_ms)
         fence(connection, managed.id)
         reached("attach.locked")
-        moved = _to_move(connection, operation)  # once more: now nobody can create another
+        moved = _hot(connection, operation) if ddl.leaves_move(connection, managed.table) else []
         _check_unchanged(connection, operation)
         grants = queries.rows(connection, "grants", oid=period.oid)
         for point, statements in _statements(connection, operation, moved):
@@ -78,8 +77,10 @@ def attach(connection: Connection, operation: Operation) -> None:
         _record(connection, operation)
         reached("attach.commit")
 
-    relations = [managed.table.oid, managed.hot_oid, period.oid]
-    locks = replace(wanted(connection, operation, relations), fence=managed.id)
+    hot = [managed.hot_oid, *(other.oid for other in _hot(connection, operation))]
+    referenced = [oid for _, oid in referents(connection, [leaf.oid, *hot])]
+    relations = [managed.table.oid, period.oid, *hot]
+    locks = replace(wanted(connection, operation, relations, written=referenced), fence=managed.id)
     with ddl.droppable(f"{period} stays in the lake: something depends on that partition itself"):
         with_short_locks(connection, work, f"attaching {period}", locks)
 
@@ -112,24 +113,20 @@ def _wait_for_older(connection: Connection, operation: Operation) -> None:
         tell(None)
 
 
-def _locks(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[Identifier, str]]:
+def _locks(connection: Connection, operation: Operation) -> list[tuple[Identifier, str]]:
     """From the top down as every statement on the table does, and referenced tables first (see archive/swap.py)."""
+    hot = _hot(connection, operation)
     managed, leaf = operation.managed, operation.leaf
     assert leaf is not None
-    oids = [leaf.oid, managed.hot_oid, *(other.oid for other in moved)]
-    shared = [
-        (Identifier(schema, name), "SHARE ROW EXCLUSIVE")
-        for schema, name, _ in queries.rows(connection, "lockable_referents", relations=oids)
-    ]
+    oids = [leaf.oid, managed.hot_oid, *(other.oid for other in hot)]
+    shared = [(name, "SHARE ROW EXCLUSIVE") for name, _ in referents(connection, oids)]
     exclusive = [Identifier(managed.table.schema, managed.table.name), Identifier(*managed.hot)]
-    exclusive += [Identifier(other.schema, other.name) for other in (*moved, leaf)]
+    exclusive += [Identifier(other.schema, other.name) for other in (*hot, leaf)]
     return shared + [(name, "ACCESS EXCLUSIVE") for name in exclusive]
 
 
-def _to_move(connection: Connection, operation: Operation) -> list[Leaf]:
-    """The leaves that must leave the hot partition while it is re-attached."""
-    if not ddl.leaves_move(connection, operation.managed.table):
-        return []
+def _hot(connection: Connection, operation: Operation) -> list[Leaf]:
+    """Not as they were when the run began: someone may have created one since."""
     return list(describe.leaves(connection, operation.managed.hot_oid))
 
 

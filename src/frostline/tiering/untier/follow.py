@@ -47,7 +47,7 @@ def follow(connection: Connection, operation: Operation) -> int:
         reached("follow.commit")
         return changed
 
-    locks = wanted(connection, operation, [managed.delta_oid], writers=True)
+    locks = wanted(connection, operation, written=[managed.delta_oid])
     return with_short_locks(connection, work, f"following changes of {operation.period}", locks)
 
 

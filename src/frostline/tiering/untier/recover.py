@@ -19,7 +19,7 @@ from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive import steps
-from frostline.tiering.locks import Wanted, lock, with_short_locks
+from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 from frostline.tiering.untier import follow
 from frostline.tiering.untier.operation import Operation, Period, periods, schema_name
 
@@ -84,8 +84,7 @@ def abandon(connection: Connection, managed: Managed, id_: int, locks: Wanted, r
 
     def work() -> None:
         # Who deletes from a referenced table comes to the leaf second, to look for rows there; so do we.
-        referenced = [Identifier(s, n) for s, n, _ in queries.rows(connection, "lockable_referents", relations=oids)]
-        lock(connection, [(name, "ACCESS EXCLUSIVE") for name in referenced], locks.timeout_ms)
+        lock(connection, [(name, "ACCESS EXCLUSIVE") for name, _ in referents(connection, oids)], locks.timeout_ms)
         for statement in follow.end(managed, id_):
             connection.execute(statement)
         connection.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(schema_name(id_))))
