@@ -28,7 +28,8 @@ demo: fetch
 	@$(BIN)/frostline demo
 
 # Two files at a time: much of a test is waiting, for a server to start or for a lock.
-test: fetch check
+test: setup check
+	@$(BIN)/frostline fetch --prepare
 	$(BIN)/pytest -n 2 --dist loadfile
 
 # SOAK_EXAMPLES counts expressions, of which half go ten to a statement: 90,000 make 51,300 queries under each of two

@@ -26,6 +26,7 @@ from frostline.config import S3, Settings, masked
 from frostline.errors import FrostlineError, SetupError
 from frostline.local import artifacts, background, stack
 from frostline.local.stack import Stack
+from frostline.pipeline import classes
 
 PANEL = "The embedded stack"
 NOTHING_MANAGED = Text("No table is managed yet; `frostline register SCHEMA.TABLE` makes one")
@@ -167,12 +168,20 @@ def gateway(
 def fetch(
     context: typer.Context,
     s3: Annotated[bool, typer.Option("--s3", help="Also what a lake on S3 needs, wherever it is now.")] = False,
+    prepare: Annotated[
+        bool,
+        typer.Option(
+            "--prepare", help="Also prepare Java's classes: a minute, 200 MB; Spark then starts in half the time."
+        ),
+    ] = False,
 ) -> None:
     """Download and check what the stack runs on, so that everything later works off line."""
     settings = load_settings(context, with_stack=False)
-    artifacts.fetch(settings, report=report())
+    fetched = artifacts.fetch(settings, report=report())
     if s3:
         artifacts.fetch_jar(artifacts.S3_JAR, settings, report=report())
+    if prepare:
+        classes.prepare(settings, fetched.jars, report())
 
 
 def _choose_directory(context: typer.Context, directory: str) -> None:

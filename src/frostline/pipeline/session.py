@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_NETWORK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+CLASSES = "classes-"  # how files of Java's classes are called
+QUIET = ("-Xlog:disable", "-Xlog:all=warning:stderr")  # about them Java speaks on stdout, which is ours
 
 
 # Options whose values Spark never prints, by name; its own list does not know `access-key-id`.
@@ -44,7 +48,7 @@ def for_database(session: SparkSession, settings: Settings) -> SparkSession:
     return own
 
 
-def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
+def start(settings: Settings, jars: Sequence[Path], java: Sequence[str] = ()) -> SparkSession:
     """Start Spark; the JVM's own chatter goes to logs/spark.log and logs/spark-jvm.log."""
     log = (settings.local.dir / "logs").absolute()
     log.mkdir(parents=True, exist_ok=True)
@@ -57,12 +61,12 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
             "frostline.log": log / "spark.log",
             "user.timezone": "UTC",
         }
-        java = " ".join(f'"-D{name}={value}"' for name, value in options.items())  # quoted: a path may hold spaces
+        given = [*(f"-D{name}={value}" for name, value in options.items()), *(java or _classes(jars))]
         builder = SparkSession.builder.master(settings.spark.master).appName("frostline")
         for key, value in {
-            "spark.jars": ",".join(str(jar) for jar in jars),
+            **_found_by_spark(settings, jars),
             "spark.driver.memory": settings.spark.memory,
-            "spark.driver.extraJavaOptions": java,
+            "spark.driver.extraJavaOptions": " ".join(f'"{one}"' for one in given),  # quoted: a path may hold spaces
             **(_NO_NETWORK if _in_this_process(settings) else {}),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -85,6 +89,37 @@ def start(settings: Settings, jars: Sequence[Path]) -> SparkSession:
                 ) from error
 
 
+def _found_by_spark(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:
+    """Here they stand in the class path, which an archive of classes covers; executors elsewhere are sent them."""
+    paths = [str(jar) for jar in jars]
+    if _in_this_process(settings) and not any(os.pathsep in path for path in paths):
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
+    return {"spark.jars": ",".join(paths)}
+
+
+def class_archive(jars: Sequence[Path]) -> Path | None:
+    """The file of Java's classes for this Java, this Spark and these jars; see classes.py, which makes it."""
+    home, spark = os.environ.get("JAVA_HOME"), find_spec("pyspark")
+    java = shutil.which(Path(home) / "bin" / "java" if home else "java")
+    if spark is None or spark.origin is None or java is None or not jars:
+        return None
+    try:
+        parts = (Path(java).resolve().parents[1] / "lib" / "modules", Path(spark.origin).parent / "jars", *jars)
+        told = "\n".join(f"{part} {part.stat().st_size} {part.stat().st_mtime_ns}" for part in parts)
+    except OSError:
+        return None  # a Java of another kind
+    return jars[0].parent / f"{CLASSES}{hashlib.sha256(told.encode()).hexdigest()[:16]}.jsa"
+
+
+def _classes(jars: Sequence[Path]) -> list[str]:
+    found = class_archive(jars)
+    if found is None or not found.exists():
+        return []
+    with suppress(OSError):
+        os.utime(found)  # still used
+    return [f"-XX:SharedArchiveFile={found}", *QUIET]
+
+
 def _in_this_process(settings: Settings) -> bool:
     return re.match(r"local(\[|$)", settings.spark.master) is not None
 
@@ -96,7 +131,7 @@ def _ship(session: SparkSession, settings: Settings) -> None:
     session.sparkContext.addPyFile(shutil.make_archive(str(archive), "zip", package.parent, package.name))
 
 
-def stop(session: SparkSession) -> None:
+def stop(session: SparkSession, seconds: float = 30) -> None:
     """Stop Spark and its JVM: PySpark would leave the JVM until this process ends."""
     from pyspark import SparkContext
 
@@ -107,7 +142,7 @@ def stop(session: SparkSession) -> None:
         with suppress(Exception):
             gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(timeout=30)
+        gateway.proc.wait(timeout=seconds)
         SparkContext._gateway = None
         SparkContext._jvm = None
 
