@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frostline.config import Settings, addresses
-from frostline.errors import FrostlineError, QueryError, StackError
+from frostline.errors import ConfigError, FrostlineError, QueryError, StackError
 from frostline.gateway import sockets, startup, tls
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
@@ -77,6 +77,7 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.host = settings.gateway.host or _one_address(settings.gateway.listen)
         self._dsn = settings.dsn.get_secret_value()
         self._link = Link(self._dsn, "frostline gateway control")
         self._follower = Follower(self._dsn)
@@ -95,7 +96,6 @@ class Gateway:
         self._open.callback(self._link.close)
         self._open.callback(self._follower.close)
         self._open.callback(self._pinning.close)
-        self.host = settings.gateway.host or settings.gateway.listen
         self.port = 0
 
     def start(self) -> None:
@@ -291,6 +291,17 @@ def _send_fatal(stream: Stream, error: Exception) -> None:
     with contextlib.suppress(Disconnected, OSError):
         stream.write(error_response(error, "FATAL"))
         stream.flush()
+
+
+def _one_address(listen: str) -> str:
+    """To Postgres on another machine, "every address" means its own."""
+    if listen in ("0.0.0.0", "::"):  # noqa: S104
+        raise ConfigError(
+            f"the gateway is to listen on every address ({listen}), and Postgres is not told which of them it is at; "
+            "it was not started",
+            hint="set gateway.host to the name or address under which Postgres reaches this machine",
+        )
+    return listen
 
 
 def _listen(address: str, port: int) -> socket.socket:
