@@ -200,8 +200,8 @@ def _same(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
 
 
-def command(name: str) -> list[str]:
-    return [sys.executable, "-m", "frostline", "archive", name]
+def command(name: str, what: str = "archive", *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "frostline", what, name, *arguments]
 
 
 def environment(world: World) -> dict[str, str]:
