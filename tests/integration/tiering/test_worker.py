@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ from frostline.config import Settings
 from frostline.errors import OperationError
 from frostline.local.ports import free_port
 from frostline.report import Silent
-from frostline.tiering import register
+from frostline.tiering import options, register
+from frostline.tiering.verify import verify
 from frostline.tiering.worker.run import run
 
 MONTHS = """
@@ -40,6 +43,7 @@ CREATE TABLE public.{0}_2020_02 PARTITION OF public.{0} FOR VALUES FROM ('2020-0
 INSERT INTO public.{0}
 SELECT i, timestamptz '2020-01-01' + i * interval '1 day', '2020-01-01' FROM generate_series(0, 49) i;
 """
+FEBRUARY = datetime(2020, 2, 1, tzinfo=UTC)
 TOLD = ("backlog_periods", "lake_rows", "damaged_periods")
 # The session that leads.
 HOLDER = """
@@ -153,6 +157,62 @@ def _told_meanwhile(busy: World, tmp_path: Path) -> None:
     assert of_each == [[2, 0], [0, 50], [0, 0]]
     assert good['frostline_worker_failing_steps{table="public.bad"}'] == 1
     assert good['frostline_worker_lag_seconds{table="public.bad"}'] > 0
+
+
+MORE = """
+CREATE TABLE public.good_march_1 PARTITION OF public.good_hot FOR VALUES FROM ('2020-03-01') TO ('2020-03-16');
+CREATE TABLE public.good_march_2 PARTITION OF public.good_hot FOR VALUES FROM ('2020-03-16') TO ('2020-04-01');
+INSERT INTO public.good
+SELECT i, timestamptz '2020-01-01' + i * interval '1 day', '2020-01-01' FROM generate_series(60, 90) i;
+UPDATE public.good SET v = 'epoch' WHERE id IN (8, 40, 41);
+DELETE FROM public.good WHERE id IN (9, 42);
+INSERT INTO public.good VALUES (1000, '2020-02-20', NULL);
+"""
+
+
+def test_one_round_does_every_step_in_its_order(busy: World, caplog: pytest.LogCaptureFixture) -> None:
+    """What has expired is gone, every other row is as before, and the lake has what it is said to have."""
+    busy.run(MORE)
+    busy.run("ALTER TABLE public.good ADD COLUMN extra int DEFAULT 7")
+    days = (date.today() - date(2020, 2, 15)).days
+    given = {"retention": f"{days} days", "coalesce": "month after 1 month", "premake": "3", "fold_rows": "1"}
+    with connect(busy.dsn) as connection:
+        table = options.tables(connection, ["public.good"])[0]
+        given |= {"backup_window": "0", "compact_files": "2"}
+        options.apply(connection, busy.settings, options.plan(connection, busy.settings, [(table, given)]))
+    before = busy.run("SELECT * FROM public.good ORDER BY ts")
+    assert (len(before), before[0][3], cold(busy, "good")) == (80, 7, 2)
+    busy.run("DELETE FROM frostline.upkeep")  # it has looked at the files today
+    with caplog.at_level(logging.INFO, "frostline.tiering.worker"):
+        assert once(busy) == 0
+    told = [getattr(record, "fields", {}) for record in caplog.records]
+    done = [fields for fields in told if "state" in fields]
+    of_good = [(fields["step"], fields["state"], fields["what"]) for fields in done if "good" in fields["table"]]
+    assert [(step, state) for step, state, _ in of_good] == [
+        ("premake", "created"),
+        ("fold", "folded"),
+        ("archive", "archived"),
+        ("archive", "archived"),
+        ("coalesce", "joined"),
+        ("retention", "removed"),
+        ("maintain", "maintained"),
+        ("maintain", "maintained"),
+    ]
+    assert [what for step, _, what in of_good if step in ("fold", "coalesce", "retention", "maintain")][:-1] == [
+        "7 changes",
+        "public.good_2020_03",
+        "30 rows before 2020-02-01 00:00:00+00",
+        "small files of 1 partitions (2 files) were joined",
+    ]
+    assert "snapshots were expired" in of_good[-1][2]  # how many, depends on who has just read them
+    assert busy.run("SELECT * FROM public.good ORDER BY ts") == [row for row in before if row[1] >= FEBRUARY]
+    assert busy.run("SELECT count(*) FROM frostline_delta.good_2") == [(0,)]  # folded, or expired
+    found = verify(busy.settings, "public.good", None, Silent())
+    assert [(one.period, one.state, one.rows) for one in found] == [
+        ("public.good_before", "good", 0),
+        ("public.good_2020_02", "good", 19),
+        ("public.good_2020_03", "good", 31),
+    ]
 
 
 @pytest.fixture
