@@ -32,7 +32,12 @@ def decimal(value: Value, to: Type) -> str:
 
 
 def double(value: Value) -> str:
-    """As a DOUBLE. A numeric's constant goes there from its text: through DECIMAL it could be rounded twice."""
+    """As a DOUBLE. A numeric's constant goes there from its text: through DECIMAL it could be rounded twice.
+
+    A real's is rounded twice: '0.1'::real is 0.10000000149011612 next to a double precision.
+    """
+    if value.type.name == "float4":
+        return f"CAST({value.sql} AS DOUBLE)"
     if value.constant:
         return f"CAST('{value.text}' AS DOUBLE)" if value.text is not None else "CAST(NULL AS DOUBLE)"
     if value.type.name not in (*INTEGERS, *FLOATS):
