@@ -44,10 +44,16 @@ class ColdColumn:
     missing: str | None = None  # its value in rows from before it was added, as they are exported
     missing_text: str | None = None  # and as Postgres prints it
     unreadable: str | None = None  # why its values in cold rows are not known
+    composite: bool = False
 
     def __hash__(self) -> int:
         """Looked up dozens of times a statement, mostly among columns of one table."""
         return self.number
+
+    @property
+    def null_is_null(self) -> bool:
+        """Whether IS NULL asks if there is a value: of a row that is there it asks for what is in it."""
+        return not self.composite
 
     @property
     def exact_equality(self) -> bool:
@@ -325,6 +331,7 @@ def _column(connection: Connection[Any], row: Mapping[str, Any]) -> ColdColumn:
         missing=missing,
         missing_text=row["missing"],
         unreadable=unreadable,
+        composite=row["typtype"] == "c",
     )
 
 

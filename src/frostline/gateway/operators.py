@@ -257,7 +257,8 @@ SORTED = frozenset({
 # What is syntax rather than an operator, and where it is exact.
 FORMS = (
     ("`AND` `OR` `NOT`, parentheses", "Three-valued alike."),
-    ("`IS [NOT] NULL`", "For every column: the lake has NULL where Postgres has it."),
+    ("`IS [NOT] NULL`", "For every column: the lake has NULL where Postgres has it. Not of a composite type: a row of "
+     "NULLs is NULL too."),
     ("`IS [NOT] TRUE`, `FALSE`, `UNKNOWN`", "For every condition that is listed itself."),
     ("`IS [NOT] DISTINCT FROM`", "Wherever `=` and `<>` are listed."),
     ("`BETWEEN`", "Wherever `<=` and `>=` are listed; `SYMMETRIC` is not."),

@@ -116,9 +116,9 @@ class _Reader:
                 return ALWAYS if ALWAYS in either else AnyOf(either)
             # Only this turns around: what else is not true may be unknown.
             case Operation("not", (Test(operand, None, negated),)):
-                return IsNull(self._lake(self._column(operand)), not negated)
+                return self._null(self._column(operand), not negated)
             case Test(operand, None, negated):
-                return IsNull(self._lake(self._column(operand)), negated)
+                return self._null(self._column(operand), negated)
             case Quantified("=", left, right, every=False):
                 return self._among(self._column(left), self._items(right))
             case Operation(operator, (left, right)) if operator in _MIRRORED:
@@ -126,6 +126,11 @@ class _Reader:
                     left, right, operator = right, left, _MIRRORED[operator]
                 return self._compare(self._column(left), operator, right)
         raise _Unclear
+
+    def _null(self, column: ColdColumn, negated: bool) -> Condition:
+        if not column.null_is_null:
+            raise _Unclear
+        return IsNull(self._lake(column), negated)
 
     def _compare(self, column: ColdColumn, operator: str, node: Node) -> Condition:
         if operator == "=":

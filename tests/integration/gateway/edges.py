@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 SEED = 20260301
 ROWS = 400
@@ -117,13 +117,12 @@ EDGES: dict[str, tuple[str, ...]] = {
 }
 
 
-def rows(types: dict[str, str]) -> Iterator[list[str | None]]:
-    """Rows for columns of the given types: every edge occurs, next to changing neighbours, one in eight is NULL."""
+def rows(columns: Mapping[str, Sequence[str]]) -> Iterator[list[str | None]]:
+    """Rows for columns with these edges: every edge occurs, next to changing neighbours, one in eight is NULL."""
     chance = random.Random(SEED)
     for number in range(ROWS):
         row: list[str | None] = []
-        for name in types.values():
-            edges = EDGES[name]
+        for edges in columns.values():
             null = chance.random() < 0.125
             row.append(None if null else edges[number % len(edges)] if number < 40 else chance.choice(edges))
         yield row

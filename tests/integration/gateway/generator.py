@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from integration.gateway.edges import EDGES
+from integration.gateway.kinds import KINDS
 from integration.gateway.world import EDGE_TYPES
 
 INTEGERS = ("int2", "int4", "int8")
@@ -221,6 +222,33 @@ def everything_else() -> Sql:
         st.builds("({} > {})".format, columns("mood"), constant("mood")),
         st.builds("({} = {})".format, columns("numeric"), constant("numeric")),
     )
+
+
+def of_any_kind() -> Sql:
+    """Conditions on types that nothing else here has, whoever evaluates them."""
+    return st.sampled_from(list(KINDS)).flatmap(_of_kind)
+
+
+def _of_kind(name: str) -> Sql:
+    kind = KINDS[name]
+    constants = st.sampled_from([*map(kind.constant, kind.values), kind.constant(None)])
+    found = [
+        st.builds("({} IS {}NULL)".format, st.just(name), st.sampled_from(["", "NOT "])),
+        st.builds("({}::text < {})".format, st.just(name), constant("text")),
+        *(
+            st.builds(f"({test})".replace("{c}", name).replace("{v}", "{}").format, constants)
+            for test in kind.tests
+            if "{v}" in test
+        ),
+    ]
+    if kind.operators:
+        operator = st.sampled_from(kind.operators)
+        found += 2 * [st.builds("({} {} {})".format, st.just(name), operator, st.one_of(constants, st.just(name)))]
+    if kind.listed:
+        items = st.lists(constants, min_size=1, max_size=3).map(", ".join)
+        found += [st.builds("({} = ANY (ARRAY[{}]))".format, st.just(name), items)]
+        found += [st.builds("({} NOT IN ({}))".format, st.just(name), items)]
+    return st.one_of(*found)
 
 
 def failing() -> Sql:

@@ -99,7 +99,8 @@ def test_text_has_an_order_in_duckdb_only_where_that_is_the_databases(pair: Pair
 CHANGES = """
 CREATE TABLE kept AS SELECT * FROM copy WHERE {cold} AND abs(id) % 5 = 0;
 UPDATE copy SET t = cc, v = left(t, 20), n = -n, b = NOT b, d = date2, i4 = i4 / 2, f8 = f4,
-    tm = tz AT TIME ZONE 'UTC', u = NULL
+    tm = tz AT TIME ZONE 'UTC', u = NULL, x_bit = ~ x_bit, x_inet = x_cidr, x_pair = ROW(NULL, NULL),
+    x_amount = -x_amount, x_int4range = x_int4range * '[2,6)', x_moods = 'happy', x_name = x_code
 WHERE {cold} AND abs(id) % 10 = 0;
 INSERT INTO frostline_delta.events
 SELECT *, 'U', row_number() OVER (), 0 FROM copy WHERE {cold} AND abs(id) % 10 = 0;

@@ -127,3 +127,20 @@ def test_what_postgres_evaluates_is_the_same_too(pair: Pair) -> None:
         assert agree(*pair.both(f"SELECT id FROM {{t}} WHERE {predicate}")), predicate
 
     run()
+
+
+def test_types_of_every_kind_are_the_same_by_themselves_and_among_others(pair: Pair) -> None:
+    mixed = st.builds(
+        "({} {} {})".format, generator.predicates(1), st.sampled_from(["AND", "OR"]), generator.of_any_kind()
+    )
+
+    @examples(0.01)
+    @given(st.lists(generator.of_any_kind(), min_size=2 * SIDE_BY_SIDE, max_size=2 * SIDE_BY_SIDE), mixed)
+    def run(conditions: list[str], predicate: str) -> None:
+        query = f"SELECT {', '.join(['id', *conditions])} FROM {{t}}"
+        assert agree(*pair.remotely(query, f"{query} WHERE {COLD}")), query
+        assert agree(*pair.both(f"SELECT id FROM {{t}} WHERE {predicate}")), predicate
+        query = f"SELECT id FROM {{t}} WHERE {predicate}"
+        assert agree(*pair.remotely(query, f"{query} AND {COLD}")), query
+
+    run()

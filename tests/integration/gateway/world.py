@@ -22,6 +22,7 @@ from frostline.catalog.names import SERVER_NAME
 from frostline.lake.storage import Local, Storage
 from frostline.model.tables import lake_names
 from integration.gateway import edges as edge_values
+from integration.gateway import kinds
 
 SEAM = "2026-03-01 00:00:00+00"
 PERIODS = (
@@ -147,8 +148,12 @@ def foreign_table(
 def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
     connection.execute("CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')")
     connection.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
-    connection.execute(f"CREATE TABLE copy ({COLUMNS}, PRIMARY KEY (id, ts))")
-    connection.execute(f"CREATE TABLE events ({COLUMNS}) PARTITION BY RANGE (ts)")
+    columns = COLUMNS
+    if dense:
+        connection.execute(kinds.TYPES)
+        columns += kinds.COLUMNS + (f", {kinds.XML} xml" if has_xml(connection) else "")
+    connection.execute(f"CREATE TABLE copy ({columns}, PRIMARY KEY (id, ts))")
+    connection.execute(f"CREATE TABLE events ({columns}) PARTITION BY RANGE (ts)")
     connection.execute(
         f"CREATE TABLE events_hot PARTITION OF events (PRIMARY KEY (id, ts)) FOR VALUES FROM ('{SEAM}') TO (MAXVALUE)"
     )
@@ -199,11 +204,24 @@ def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
     return table_id
 
 
+def has_xml(connection: psycopg.Connection[Any]) -> bool:
+    """Whether this Postgres was built with it."""
+    try:
+        return connection.execute("SELECT '<a/>'::xml IS NOT NULL").fetchone() == (True,)
+    except psycopg.errors.FeatureNotSupported:
+        return False
+
+
 def _edge_rows(connection: psycopg.Connection[Any]) -> None:
     """Spread over the periods: most are cold, every tenth is hot."""
-    names = sql.SQL(", ").join(sql.Identifier(name) for name in ("id", "ts", *EDGE_TYPES))
+    edges = {name: edge_values.EDGES[type_] for name, type_ in EDGE_TYPES.items()}
+    others = {name: kind.values for name, kind in kinds.KINDS.items()}
+    if has_xml(connection):
+        others[kinds.XML] = kinds.XML_VALUES
+    names = sql.SQL(", ").join(sql.Identifier(name) for name in ("id", "ts", *edges, *others))
+    found = zip(edge_values.rows(edges), edge_values.rows(others), strict=True)
     with connection.cursor().copy(sql.SQL("COPY copy ({}) FROM STDIN").format(names)) as copy:
-        for number, row in enumerate(edge_values.rows(EDGE_TYPES)):
+        for number, row in enumerate([*left, *right] for left, right in found):
             moment = SEAM if number % 10 == 0 else f"2026-0{1 + number % 2}-{1 + number % 28:02} 12:00:00+00"
             copy.write_row([FIRST_EDGE + number, moment, *row])
 

@@ -143,8 +143,11 @@ class Emitter:
         if node.value is not None:
             tested = self.condition(node.operand)
             return Value(f"({tested} IS {negated}{'TRUE' if node.value else 'FALSE'})", BOOLEAN)
-        if isinstance(node.operand, Column):  # whatever its type: the lake has NULL where Postgres has it
-            return Value(f"({column_name(self.column(node.operand).number)} IS {negated}NULL)", BOOLEAN)
+        if isinstance(node.operand, Column):  # nearly whatever its type: the lake has NULL where Postgres has it
+            column = self.column(node.operand)
+            if not column.null_is_null:
+                raise Unknown(f"a {column.type} that may have NULLs")
+            return Value(f"({column_name(column.number)} IS {negated}NULL)", BOOLEAN)
         return Value(f"({self.typed(node.operand, BOOLEAN).sql} IS {negated}NULL)", BOOLEAN)
 
     def _quantified(self, node: Quantified) -> Value:

@@ -81,7 +81,7 @@ def numeric(precision: int, scale: int) -> Type:
 
 def of_column(column: ColdColumn) -> Type:
     """A column's type, or Unknown where nothing about it is known to be exact."""
-    if column.enum:
+    if column.enum and not column.domain:  # for a domain of labels Postgres has no = at all
         return Type("enum", oid=column.oid)
     name = "text" if column.typname == "varchar" else column.typname
     if not column.storage.native or not column.deterministic or name not in OIDS:
