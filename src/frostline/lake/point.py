@@ -1,7 +1,7 @@
 """A few rows of one data file by their values, without an engine: DuckDB plans for a millisecond before it reads.
 
-Only the plain case: a file of this machine without nested columns, in which one row group can have such rows. Of
-everything else the answer is that DuckDB has to be asked.
+Only the plain case: a file of this machine without nested columns, in which few row groups can have such rows, by
+their bounds and their bloom filters. Of everything else the answer is that DuckDB has to be asked.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from frostline.lake import bloom
 from frostline.lake.cache import ByteCache
 from frostline.lake.storage import local_path
 
 FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
+_GROUPS = 3  # are read, with all that filters take for possible; DuckDB reads more of them sooner
+_FILTERED = 128  # row groups whose filters are asked; of more, DuckDB asks them
+_FILTERS = 32 * 1024 * 1024
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
 _EPOCH = datetime(1970, 1, 1)  # of moments and of local times alike
 _ALONE = 8  # columns: so few are read sooner than other threads wake up
@@ -96,6 +100,7 @@ class _Values:
 
 _files: ByteCache[_File] = ByteCache(FOOTERS)
 _values: ByteCache[_Values] = ByteCache(VALUES)
+_filters: ByteCache[bloom.Filter] = ByteCache(_FILTERS)
 
 
 def rows(location: str, equal: Mapping[int, int], wanted: Sequence[int], most: int) -> list[Row] | None:
@@ -124,11 +129,46 @@ def cache_counts() -> dict[str, int]:
 def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int], most: int) -> list[Row]:
     compared = [(file.column(number), value) for number, value in equal.items()]
     columns = [file.column(number) for number in wanted]
-    groups = set.intersection(*(file.groups(column.place, value) for column, value in compared))
-    if not groups:
-        return []
-    group = groups.pop()
-    if groups or file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
+    groups = _possible(path, file, compared)
+    if len(groups) > _GROUPS:
+        raise _NotPlain
+    found: list[Row] = []
+    for group in groups:
+        found += _of_group(path, file, group, compared, columns, most - len(found))
+    return found
+
+
+def _possible(path: str, file: _File, compared: Sequence[tuple[_Column, int]]) -> list[int]:
+    """The row groups that may have such rows: by their bounds, and where those leave several by their filters."""
+    groups = sorted(set.intersection(*(file.groups(column.place, value) for column, value in compared)))
+    if not 1 < len(groups) <= _FILTERED:
+        return groups
+    for column, value in compared:
+        numbers = _integers(column.type)
+        if numbers is None:
+            raise _NotPlain
+        wanted = bloom.hashed(value, numbers.bit_width // 8)
+        groups = [group for group in groups if _filter(path, file, group, column.place).may_have(wanted)]
+    return groups
+
+
+def _filter(path: str, file: _File, group: int, place: int) -> bloom.Filter:
+    def read() -> bloom.Filter:
+        chunk = file.metadata.row_group(group).column(place)
+        return bloom.read(path, chunk.bloom_filter_offset, chunk.bloom_filter_length)
+
+    return _filters.get((path, group, place), read)
+
+
+def _of_group(
+    path: str,
+    file: _File,
+    group: int,
+    compared: Sequence[tuple[_Column, int]],
+    columns: Sequence[_Column],
+    most: int,
+) -> list[Row]:
+    if file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
         raise _NotPlain
     read = _read(path, file.metadata, group, {column.place for column in (*columns, *(c for c, _ in compared))})
     at = _where(read, compared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -9,12 +10,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import psycopg
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import MonthTransform
+from pyiceberg.types import LongType, NestedField, TimestamptzType
 
 from frostline.lake import point
+from frostline.lake.layout import ROWS_PER_GROUP
+from frostline.lake.writer import Target, Writer
 
 Columns = Mapping[int, tuple[pa.DataType, Sequence[Any]]]  # by field id
 DAY, MOMENT = date(2024, 2, 29), datetime(2024, 2, 29, 23, 59, 59, 123456)
@@ -80,7 +88,9 @@ def test_what_is_not_plain_is_for_duckdb(tmp_path: Path) -> None:
     columns: Columns = {1: (pa.int64(), [1, 2, 3, 1]), 2: (pa.float64(), [1.0] * 4), 3: (pa.string(), ["x"] * 4)}
     location = written(tmp_path / "a.parquet", columns, row_group_size=2)
     assert point.rows(location, {1: 3}, [3], 10) == [["x"]]
-    assert point.rows(location, {1: 1}, [3], 10) is None  # two row groups may have it
+    assert point.rows(location, {1: 1}, [3], 10) == [["x"]] * 2
+    spread = written(tmp_path / "spread.parquet", {1: (pa.int64(), [1] * 4)}, row_group_size=1)
+    assert point.rows(spread, {1: 1}, [1], 10) is None  # four row groups may have it
     assert point.rows(location, {2: 1}, [3], 10) is None  # no whole number
     assert point.rows(location, {1: 3}, [4], 10) is None  # a column that the file does not have
     assert point.rows(location, {4: 3}, [3], 10) is None
@@ -102,3 +112,69 @@ def test_what_is_not_plain_is_for_duckdb(tmp_path: Path) -> None:
     assert point.rows(written(tmp_path / "zoned.parquet", zoned), {1: 1}, [2], 10) is None
     late = {1: (pa.int64(), [1, 2]), 2: (pa.timestamp("us"), [0, 2**62])}
     assert point.rows(written(tmp_path / "late.parquet", late), {1: 2}, [2], 10) is None  # Python has no such year
+
+
+RANDOM = random.Random(7)
+KEYS = [
+    2 * RANDOM.getrandbits(61) for _ in range(8 * 2048)
+]  # in no order, and even: every row group's bounds cover all
+FILTERED = {"row_group_size": 2048, "bloom_filter_options": {"f 1": {"ndv": 2048, "fpp": 0.01}}}
+
+
+def spoil(location: str, spared: set[int]) -> None:
+    """The values of all row groups but some are gone: whoever reads them fails, or finds nothing."""
+    path = Path(location.removeprefix("file://"))
+    footer = parquet.read_metadata(path)
+    with path.open("r+b") as file:
+        for group in set(range(footer.num_row_groups)) - spared:
+            for place in range(footer.num_columns):
+                chunk = footer.row_group(group).column(place)
+                file.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+                file.write(b"\xff" * chunk.total_compressed_size)
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.int32(), pa.timestamp("us", "UTC")], ids=str)
+def test_row_groups_that_a_bloom_filter_excludes_are_not_read(tmp_path: Path, type_: pa.DataType) -> None:
+    keys = [key >> 31 & ~1 for key in KEYS] if type_ == pa.int32() else KEYS
+    columns = {1: (type_, keys), 2: (pa.int64(), list(range(len(keys))))}
+    location = written(tmp_path / "a.parquet", columns, **FILTERED)
+    for at in (0, 5000, len(keys) - 1):
+        assert point.rows(location, {1: keys[at]}, [2], 10) == [[str(at)]]
+    absent = [key + 1 for key in keys[:200]]
+    assert sum(point.rows(location, {1: key}, [2], 10) == [] for key in absent) == len(absent)
+    other = written(tmp_path / "b.parquet", columns, **FILTERED)
+    spoil(other, {5000 // 2048})
+    wanted = keys[5000:5100]
+    found = [point.rows(other, {1: key}, [2], 10) for key in wanted]
+    # One in a hundred of what is not there is taken for possible, in each of the seven others.
+    assert sum(rows == [[str(5000 + at)]] for at, rows in enumerate(found)) > 80
+    without = written(tmp_path / "c.parquet", columns, row_group_size=2048)
+    assert point.rows(without, {1: keys[5000]}, [2], 10) is None
+
+
+def test_files_of_the_lake_are_searched_by_their_bloom_filters(tmp_path: Path) -> None:
+    """Random keys in files that are sorted by time: DuckDB reads what they leave, and so do look-ups of our own."""
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True), NestedField(2, "ts", TimestamptzType(), required=True)
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, MonthTransform(), "period"))
+    order = (("ts", "ascending", "at_end"), ("id", "ascending", "at_end"))
+    place = f"file://{tmp_path}"
+    writer = Writer(Target(schema, spec, order, ("id",), place, {}, {}, file_bytes=2**30, prefix="operation-5"))
+    keys = [2 * RANDOM.getrandbits(61) for _ in range(4 * ROWS_PER_GROUP)]
+    moments = pa.array(range(len(keys)), pa.timestamp("us", "UTC"))
+    writer.add(pa.RecordBatch.from_arrays([pa.array(keys, pa.int64()), moments], names=["id", "ts"]))
+    writer.flush()
+    (file,) = writer.written
+    spoil(file.path, {1})
+    held = keys[ROWS_PER_GROUP : ROWS_PER_GROUP + 100]
+    ours = [point.rows(file.path, {1: key}, [1], 10) for key in held]
+    assert sum(rows == [[str(key)]] for key, rows in zip(held, ours, strict=True)) > 60
+    assert sum(_duckdb(file.path, key) == [(key,)] for key in held) > 60
+
+
+def _duckdb(location: str, key: int) -> list[Any] | None:
+    try:
+        return duckdb.execute("SELECT id FROM read_parquet(?) WHERE id = ?", [location, key]).fetchall()
+    except duckdb.Error:  # it has read what is spoilt
+        return None
