@@ -33,11 +33,17 @@ class Load:
 def sought(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Sought:
     """The rows that may be concerned, where they are few; Postgres looks at every other condition anyway."""
     outputs = (*view.bench(table).settable, *table.primary_key)
-    return points.sought(source, table, outputs, narrowed.files, narrowed.keys)
+    return points.sought(source, table, outputs, narrowed.files, lambda: narrowed.keys)
 
 
 def candidates(
-    view: View, source: Source, table: ColdTable, narrowed: Narrowed, *, changed: bool = True
+    view: View,
+    source: Source,
+    table: ColdTable,
+    narrowed: Narrowed,
+    wanted: Sought | None = None,
+    *,
+    changed: bool = True,
 ) -> Load | None:
     """Put the rows that may be concerned on the bench, with the version each of them is; None: there are none.
 
@@ -48,7 +54,7 @@ def candidates(
     columns = bench.settable
     outputs = (*columns, *table.primary_key)
     lake = lake_rows(view, source, table, outputs, narrowed.files)
-    few = points.few(view, lake, sought(view, source, table, narrowed))
+    few = points.few(view, lake, wanted or sought(view, source, table, narrowed))
     if few == []:
         return None
     number = view.next_number()

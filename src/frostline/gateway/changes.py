@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
@@ -13,13 +14,13 @@ from frostline.gateway import encode, fallback, lexer, one_by_one, points, quick
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates, sought
 from frostline.gateway.names import Source
-from frostline.gateway.narrowed import Narrowed, key_conditions, of_clauses
+from frostline.gateway.narrowed import Narrowed, of_clauses
 from frostline.gateway.operations import Way
 from frostline.gateway.rows import Rows, TakenRows
-from frostline.gateway.translate import Parameters
+from frostline.gateway.translate import Filter, Parameters, known_part
 from frostline.gateway.view import View
 from frostline.gateway.wire.texts import Texts
-from frostline.gateway.writes import Insert, Modify, fields
+from frostline.gateway.writes import Insert, Modify, as_written, fields
 
 
 @dataclass(frozen=True)
@@ -112,15 +113,28 @@ def _given(statement: Insert) -> list[str]:
     return [name for name, place in zip(statement.columns, statement.parameters, strict=True) if place is not None]
 
 
-def modify(view: View, statement: Modify, tables: dict[Source, ColdTable], parameters: Parameters) -> Done:
-    """An UPDATE or DELETE of all rows that satisfy a condition, or of one that was read before."""
+def modify(
+    view: View,
+    statement: Modify,
+    tables: dict[Source, ColdTable],
+    parameters: Parameters,
+    early: tuple[ColdTable, Narrowed] | None = None,
+) -> Done:
+    """An UPDATE or DELETE of all rows that satisfy a condition, or of one that was read before.
+
+    `early` is what is known of the rows, if the table is still the one it was known for.
+    """
     source = statement.target.source
     table = tables[source]
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
     constraints = quick.constraints(view, statement, table)
     with view.as_outside(source):
-        load = candidates(view, source, table, _known(view, statement, table, parameters, constraints))
+        known = early[1] if early is not None and early[0] is table else narrowed(statement, table, parameters)
+        wanted = None if statement.others else sought(view, source, table, known)
+        if wanted is not None:
+            points.expect(view, wanted, [constraints] if constraints else [])
+        load = candidates(view, source, table, known, wanted)
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
     quickly = quick.modify(view, statement, table, load, parameters, constraints) if constraints and load.rows else None
@@ -261,13 +275,13 @@ def _on_the_bench(
     return lexer.splice(statement.text[: statement.end], changes)
 
 
-def _known(
-    view: View, statement: Modify, table: ColdTable, parameters: Parameters, constraints: str | None
-) -> Narrowed:
-    if statement.others:
+def narrowed(statement: Modify, table: ColdTable, parameters: Parameters) -> Narrowed:
+    """What its condition says of the rows that a statement concerns."""
+    if statement.others or statement.by_ctid:
         return Narrowed()
-    select = statement.clauses
-    found = of_clauses(select, table, parameters, key_conditions(select, table, parameters))
-    wanted = sought(view, statement.target.source, table, found)
-    points.expect(view, wanted, [constraints] if constraints else [])
-    return found
+    return of_clauses(statement.clauses, table, parameters, partial(_filter, statement, table, parameters))
+
+
+def _filter(statement: Modify, table: ColdTable, parameters: Parameters) -> Filter:
+    select, parameters = as_written(statement, parameters)
+    return known_part(select, table, parameters)

@@ -29,6 +29,7 @@ from frostline.gateway.writes import Modify
 Tokens = Sequence[Token]
 _DECLARE = "DECLARE "
 _INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
+_CHANGES = ('UPDATE "table ', 'DELETE FROM "table ')
 _ONE_ROW = " WHERE ctid = $1"  # an UPDATE or DELETE, again and again
 _NUMBERED = re.compile(r"c[0-9]+")  # cursors of postgres_fdw
 ENDS = ("rollback", "abort", "commit", "end")
@@ -90,6 +91,8 @@ class Executor:
             return self._insert(text, (), parameters)
         if active and text.endswith(_ONE_ROW):
             return self._modified(writes.modify_row(text), parameters)
+        if active and text.startswith(_CHANGES) and (changed := writes.modify_again(text)) is not None:
+            return self._modified(*changed)
         text = lexer.keep_signs(text)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
@@ -108,7 +111,7 @@ class Executor:
 
     def describe(self, text: str, parameters: Parameters) -> tuple[Sequence[Field] | None, Result | None]:
         """The columns a statement returns; a SELECT's are known by opening it, so its result comes along."""
-        if text.startswith(_DECLARE):
+        if text.startswith(_DECLARE) or (text.startswith(_CHANGES) and "returning" not in text.lower()):
             return None, None
         if text.startswith(_INSERT):
             return writes.described(writes.insert(text).returning), None
@@ -120,7 +123,7 @@ class Executor:
             return self.transaction.cursor(tokens[-1].text).fields, None
         if "returning" not in text.lower():
             return None, None
-        return writes.described(writes.returned(text, tokens)), None
+        return writes.description(text), None
 
     def settle(self) -> None:
         """After a statement outside a transaction block nothing is kept."""
@@ -345,8 +348,11 @@ class Executor:
         return self._modified(writes.modify(text, tokens), parameters)
 
     def _modified(self, statement: Modify, parameters: Parameters) -> Result:
+        early = None
+        if not self.view.backing.open and (table := self.view.last_known(statement.target.source)) is not None:
+            early = table, changes.narrowed(statement, table, parameters)  # while Postgres looks up how it is now
         tables = self._to_write([statement.target, *statement.others])
-        done = changes.modify(self.view, statement, tables, parameters)
+        done = changes.modify(self.view, statement, tables, parameters, early)
         return self._done(f"{statement.verb} {done.count}", done)
 
     def _insert(self, text: str, _tokens: Tokens, parameters: Parameters) -> Result:

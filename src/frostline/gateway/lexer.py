@@ -32,6 +32,23 @@ _TOKEN = re.compile(
 )
 
 
+# Names are passed over. Nothing may stand before a constant that would make something else of it, as in E'' or a1.
+_LITERAL = re.compile(
+    r"""
+    "(?:[^"]++|"")*+"
+  | (?<![\w$&.]) ('(?:[^']++|'')*+' | \d++(?:\.\d++)?(?![\w$.]) | (?<=\()-\d++(?:\.\d++)?(?=\)))
+    """,
+    re.X,
+)
+
+
+class Literals(tuple[str, ...]):
+    """Constants of a text, in which parameters stand for them; unlike those of parameters, values may have a type."""
+
+    text: str  # as it came
+    written: tuple[str, ...]  # each of them
+
+
 class Token(NamedTuple):
     kind: str
     text: str  # a quoted name's text is its name; a word's is lower-case
@@ -135,6 +152,19 @@ def keep_signs(sql: str) -> str:
     )
 
 
+def without_literals(sql: str) -> tuple[str, Literals]:
+    """The text with parameters in the place of its constants: the same for many."""
+    parts, written, at = list[str](), list[str](), 0
+    for match in _LITERAL.finditer(sql):
+        if match[1] is not None:
+            written.append(match[1])
+            parts += (sql[at : match.start()], f"${len(written)}")
+            at = match.end()
+    found = Literals(text[1:-1].replace("''", "'") if text[0] == "'" else text for text in written)
+    found.text, found.written = sql, tuple(written)
+    return "".join([*parts, sql[at:]]), found
+
+
 def quoted(text: str | None) -> str:
     """A value as a literal."""
     return "NULL" if text is None else "'" + text.replace("'", "''") + "'"
@@ -150,7 +180,9 @@ def values(found: Sequence[Token], parameters: Sequence[str | None]) -> list[tup
     changes = []
     for token in found:
         if token.kind == "parameter":
-            changes.append((token.start, token.end, quoted(parameters[int(token.text[1:]) - 1])))
+            at = int(token.text[1:]) - 1
+            new = parameters.written[at] if isinstance(parameters, Literals) else quoted(parameters[at])
+            changes.append((token.start, token.end, new))
     return changes
 
 

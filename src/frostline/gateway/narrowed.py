@@ -42,8 +42,13 @@ class Narrowed:
     """What tells which files to read, and which versions of the delta; and what DuckDB filters by."""
 
     files: tuple[Condition, ...] = ()
-    keys: tuple[str, ...] = ()
+    _keys: Callable[[], tuple[str, ...]] = tuple
     _filter: Callable[[], Filter] = Filter
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The same: not where a whole primary key is known."""
+        return self._keys()
 
     @cached_property
     def filter(self) -> Filter:
@@ -57,12 +62,13 @@ def narrowed(text: str, tokens: Sequence[Token], table: ColdTable, parameters: P
         select = cut(text, tokens)
     except Unknown:
         return Narrowed()
-    return of_clauses(select, table, parameters, key_conditions(select, table, parameters))
+    return of_clauses(select, table, parameters, partial(known_part, select, table, parameters))
 
 
-def of_clauses(select: Select, table: ColdTable, parameters: Parameters, keys: tuple[str, ...]) -> Narrowed:
-    """The same, conditions on the keys being known."""
-    return Narrowed(pruning.conditions(select, table, parameters), keys, partial(known_part, select, table, parameters))
+def of_clauses(select: Select, table: ColdTable, parameters: Parameters, filter_: Callable[[], Filter]) -> Narrowed:
+    """The same, what DuckDB filters by being known."""
+    keys = partial(key_conditions, select, table, parameters)
+    return Narrowed(pruning.conditions(select, table, parameters), keys, filter_)
 
 
 def key_conditions(select: Select, table: ColdTable, parameters: Parameters) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from frostline.catalog.cold import ColdColumn, ColdTable
@@ -67,8 +67,13 @@ class Sought:
     table: ColdTable
     columns: Sequence[ColdColumn]
     conditions: Sequence[Condition]
-    keys: tuple[str, ...]  # as for `cold_rows`
     key: tuple[str, ...] | None  # a whole primary key: of one row, if any, and of its versions
+    _keys: Callable[[], tuple[str, ...]]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """As for `cold_rows`."""
+        return self._keys()
 
 
 def sought(
@@ -76,17 +81,17 @@ def sought(
     table: ColdTable,
     columns: Sequence[ColdColumn],
     conditions: Sequence[Condition],
-    keys: tuple[str, ...],
+    keys: Callable[[], tuple[str, ...]],
 ) -> Sought:
     """What the conditions say of equality tells which rows."""
-    return Sought(source, table, columns, conditions, keys, _key(table, columns, _equal(conditions)))
+    return Sought(source, table, columns, conditions, _key(table, columns, _equal(conditions)), keys)
 
 
 def answer(
     view: View, source: Source, table: ColdTable, found: Point, conditions: Sequence[Condition], keys: tuple[str, ...]
 ) -> FixedRows | None:
     """The rows; None: DuckDB has to be asked. `keys` are as for `cold_rows`."""
-    wanted = sought(source, table, found.columns, conditions, keys)
+    wanted = sought(source, table, found.columns, conditions, lambda: keys)
     if len(conditions) > len(table.primary_key):  # a version may satisfy what is said of the key, and not the rest
         wanted = replace(wanted, key=None)
     expect(view, wanted)  # Postgres looks for versions while we read

@@ -9,10 +9,11 @@ from functools import cached_property, lru_cache
 from frostline.errors import QueryError
 from frostline.gateway import lexer
 from frostline.gateway.clauses import Select, split
-from frostline.gateway.lexer import Token
+from frostline.gateway.lexer import Literals, Token
 from frostline.gateway.names import Reference, references
 from frostline.gateway.wire.messages import Field
 
+_LONGEST = 2000  # characters of a statement that is worth keeping
 _CLAUSES = ("set", "from", "using", "where", "returning")
 
 
@@ -47,7 +48,7 @@ class Modify:
         condition = "" if self.where is None else f" WHERE {self.text[slice(*self.where)]}"
         return f"SELECT * FROM {self.text[self.target.start : self.target.end]}{named}{condition}"
 
-    @property
+    @cached_property
     def clauses(self) -> Select:
         """The same, taken apart."""
         named = [t for t in self.tokens if self.target.start <= t.start and not t.word(*_CLAUSES)]
@@ -96,6 +97,36 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         where is not None and text[slice(*where)].strip() == "ctid = $1",
         tokens,
     )
+
+
+def modify_again(text: str) -> tuple[Modify, Literals] | None:
+    """One that differs from others in its constants only, and these; None: it has to be looked at by itself."""
+    if len(text) > _LONGEST or "\\" in text or "ctid" in text or "(-0)" in text or "$" in text:
+        return None
+    common, literals = lexer.without_literals(text)
+    found = _without_literals(common, len(literals))
+    return None if found is None else (found, literals)
+
+
+@lru_cache(maxsize=1000)
+def _without_literals(text: str, count: int) -> Modify | None:
+    """None, too, where a parameter would be read as a part of something else: then a constant would be as well."""
+    try:
+        tokens = lexer.tokens(text)
+    except QueryError:
+        return None
+    placed = [token.text for token in tokens if token.kind == "parameter"]
+    if placed != [f"${number}" for number in range(1, count + 1)] or not references(tokens):
+        return None
+    found = modify(text, tokens)
+    return None if found.others or found.returning is not None else found
+
+
+def as_written(statement: Modify, parameters: Sequence[str | None]) -> tuple[Select, Sequence[str | None]]:
+    """The clauses with constants in them, for whoever wants to know more than their values."""
+    if not isinstance(parameters, Literals):
+        return statement.clauses, parameters
+    return modify(parameters.text, lexer.tokens(parameters.text)).clauses, ()
 
 
 @lru_cache(maxsize=64)
@@ -168,6 +199,16 @@ def locks(tokens: Sequence[Token]) -> bool:
 def fields(items: Sequence[str]) -> tuple[Field, ...]:
     """A description for whoever reads the values by their place."""
     return tuple(Field(f"column{number}") for number in range(1, len(items) + 1))
+
+
+@lru_cache(maxsize=64)
+def _described(text: str) -> tuple[Field, ...] | None:
+    return described(returned(text, lexer.tokens(text)))
+
+
+def description(text: str) -> tuple[Field, ...] | None:
+    """The columns that an UPDATE or DELETE returns; the one that takes what is held comes again and again."""
+    return _described(text) if len(text) <= _LONGEST else described(returned(text, lexer.tokens(text)))
 
 
 def described(returning: Sequence[str] | None) -> tuple[Field, ...] | None:
