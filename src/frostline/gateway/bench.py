@@ -15,6 +15,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
@@ -155,15 +156,31 @@ class Bench:
     _loads: list[tuple[int, Range]] = field(default_factory=list)  # of statements that may not be over
     _named: dict[int, int] = field(default_factory=dict)  # rows of them that were changed: per block, a bit each
 
-    def __post_init__(self) -> None:
-        # Postgres names them in what it says about a constraint.
-        name, number = self.table.name, self.table.id
-        self.work = Identifier("pg_temp", derived_name(name, f" (cold {number})"))
-        self.like = Identifier(SCHEMA, shape_name(number))  # the table itself may be locked by whoever waits for us
-        self.added = Identifier("pg_temp", derived_name(name, f" (new {number})"))
-        self.removed = Identifier("pg_temp", f"frostline removed {number}")
-        self.versions = Identifier("pg_temp", f"frostline versions {number}")
-        self.taken = Identifier("pg_temp", f"frostline taken {number}")
+    @cached_property
+    def work(self) -> Identifier:
+        """Postgres names it, and `added`, in what it says about a constraint."""
+        return Identifier("pg_temp", derived_name(self.table.name, f" (cold {self.table.id})"))
+
+    @cached_property
+    def added(self) -> Identifier:
+        return Identifier("pg_temp", derived_name(self.table.name, f" (new {self.table.id})"))
+
+    @cached_property
+    def removed(self) -> Identifier:
+        return Identifier("pg_temp", f"frostline removed {self.table.id}")
+
+    @cached_property
+    def versions(self) -> Identifier:
+        return Identifier("pg_temp", f"frostline versions {self.table.id}")
+
+    @cached_property
+    def taken(self) -> Identifier:
+        return Identifier("pg_temp", f"frostline taken {self.table.id}")
+
+    @property
+    def like(self) -> Identifier:
+        """The table itself may be locked by whoever waits for us."""
+        return Identifier(SCHEMA, shape_name(self.table.id))
 
     @property
     def key(self) -> tuple[ColdColumn, ...]:
@@ -174,7 +191,7 @@ class Bench:
         """The columns of `work` that keep a row's key as it was."""
         return [Identifier(f"!key {column.number}") for column in self.key]
 
-    @property
+    @cached_property
     def settable(self) -> list[ColdColumn]:
         """All columns but those Postgres computes."""
         return [column for column in self.table.columns.values() if not column.generated]
