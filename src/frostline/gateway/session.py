@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 
@@ -93,6 +94,9 @@ class Session:
         elif kind == b"P" and self.stream.follows(messages.RUN_ONCE):
             if not self._skipping:
                 self._guard(self._once, body)
+        elif kind == b"P" and (bound := self.stream.before(b"B", messages.RUN_BOUND)) is not None:
+            if not self._skipping:
+                self._guard(partial(self._bound_once, bound), body)
         elif kind in self._handlers:
             if not self._skipping:
                 self._skipping = not self._guard(self._handlers[kind], body)
@@ -166,6 +170,14 @@ class Session:
         """A statement without parameters, from Parse to Execute."""
         self._parse(body)
         portal = self._bound("", "", ())
+        self._describe_portal(portal)
+        self._run(portal, None)
+
+    def _bound_once(self, bound: bytes, body: bytes) -> None:
+        """One with parameters, from Parse to Execute."""
+        self._parse(body)
+        self._bind(bound)
+        portal = self._portal("")
         self._describe_portal(portal)
         self._run(portal, None)
 

@@ -41,9 +41,10 @@ CLOSE_COMPLETE = message(b"3")
 NO_DATA = message(b"n")
 EMPTY_QUERY = message(b"I")
 PORTAL_SUSPENDED = message(b"s")
-# What libpq sends behind the Parse of a statement without parameters, always the same: Bind, Describe and Execute of
-# the unnamed statement in the unnamed portal, and Sync.
-RUN_ONCE = message(b"B", bytes(6) + b"\0\1\0\0") + message(b"D", b"P\0") + message(b"E", bytes(5)) + message(b"S")
+# What libpq sends behind a Bind: Describe and Execute of the unnamed portal, and Sync. And behind the Parse of a
+# statement without parameters, always the same: a Bind of the unnamed statement, and that.
+RUN_BOUND = message(b"D", b"P\0") + message(b"E", bytes(5)) + message(b"S")
+RUN_ONCE = message(b"B", bytes(6) + b"\0\1\0\0") + RUN_BOUND
 
 
 @lru_cache(maxsize=3)

@@ -64,6 +64,17 @@ class Stream:
         del self._in[: len(data)]
         return True
 
+    def before(self, kind: bytes, data: bytes) -> bytes | None:
+        """Take a message of this kind and exactly these bytes behind it, if all have arrived and are next: its body."""
+        if len(self._in) < 5 or self._in[:1] != kind:
+            return None
+        (length,) = _LENGTH.unpack_from(self._in, 1)
+        if length < 4 or not self._in.startswith(data, length + 1):
+            return None
+        body = bytes(self._in[5 : length + 1])
+        del self._in[: length + 1 + len(data)]
+        return body
+
     def secure(self, context: ssl.SSLContext) -> None:
         """Go on under TLS. Whatever came in the clear behind the request may be somebody else's."""
         if self._in:
