@@ -33,7 +33,7 @@ class Metrics:
         self._gauges.append((name, read))
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        key = (name, tuple(sorted(labels.items())))
+        key = (name, tuple(sorted(labels.items())) if labels else ())
         with self._lock:
             self._counts[key] = self._counts.get(key, 0) + amount
 

@@ -18,7 +18,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from frostline.catalog import cold
 from frostline.catalog.database import session_sql
 from frostline.errors import DatabaseError, QueryError
-from frostline.gateway.cancel import Canceller
+from frostline.gateway.cancel import Canceller, Interruptible
 from frostline.gateway.lexer import quoted
 
 # Besides what every session of ours sets. A date is printed as postgres_fdw asks for it. A lock held by the very
@@ -73,7 +73,7 @@ class Backing:
     @property
     def failed(self) -> bool:
         """Whether the transaction can only be ended: a question was interrupted."""
-        return self._connection is not None and self._connection.info.transaction_status == TransactionStatus.INERROR
+        return self._connection is not None and self._connection.pgconn.transaction_status == TransactionStatus.INERROR
 
     def prepare(self, name: str, statement: str) -> None:
         """Let `EXECUTE name` be asked from now on, by this connection and those that follow it."""
@@ -128,7 +128,7 @@ class Backing:
         found = self._take()
         self.open, self.snapshot = True, snapshot
         # Postgres tells with every answer; a connection lives on when its server is promoted.
-        self.standby = connection.info.parameter_status("in_hot_standby") == "on"
+        self.standby = connection.pgconn.parameter_status(b"in_hot_standby") == b"on"
         try:
             _check(found)
         except psycopg.Error:
@@ -273,11 +273,9 @@ class Backing:
                 raise
         return found[along + 1 : -1]
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Interruptible:
         """While Postgres works for us and may be asked to stop."""
-        with self._canceller.interruptible(self._cancel):
-            yield
+        return self._canceller.interruptible(self._cancel)
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[psycopg.Connection[Any]]:

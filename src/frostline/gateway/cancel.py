@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from frostline.errors import QueryError
 
@@ -33,20 +32,15 @@ class Canceller:
         with self._lock:
             self._busy = False
 
-    @contextmanager
-    def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
+    def interruptible(self, interrupt: Callable[[], None]) -> Interruptible:
         """While a call into DuckDB or Postgres runs."""
-        self.check()
+        return Interruptible(self, interrupt)
+
+    def exchange(self, interrupt: Callable[[], None] | None) -> Callable[[], None] | None:
+        """What a request calls from now on, for what it called so far."""
         with self._lock:
             before, self._interrupt = self._interrupt, interrupt
-        try:
-            yield
-        except Exception:
-            self.check()
-            raise
-        finally:
-            with self._lock:
-                self._interrupt = before
+        return before
 
     def check(self) -> None:
         if self._requested:
@@ -73,3 +67,21 @@ class Canceller:
             if interrupt is not None:
                 interrupt()
             time.sleep(REPEAT_SECONDS)
+
+
+class Interruptible:
+    """One such call. A class of its own, for a statement that changes a row makes eight of them."""
+
+    __slots__ = ("_before", "_canceller", "_interrupt")
+
+    def __init__(self, canceller: Canceller, interrupt: Callable[[], None]) -> None:
+        self._canceller, self._interrupt = canceller, interrupt
+
+    def __enter__(self) -> None:
+        self._canceller.check()
+        self._before = self._canceller.exchange(self._interrupt)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._canceller.exchange(self._before)
+        if kind is not None and issubclass(kind, Exception):
+            self._canceller.check()  # that is why it failed

@@ -577,8 +577,7 @@ class View:
 
     def _newest_of(self, source: Source, table: ColdTable, keys: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
         """The question for a key's newest version, with values as the table has them."""
-        values = ", ".join(f"v.{identifier(column.name)}::{column.base_type}" for column in columns)
-        within = _within(source, table, keys)
+        values, within = _as_in_table(tuple(columns)), _within(source, table, keys)
         return (
             f"SELECT {values}, _op, _seq FROM {self._all_versions(table)} v WHERE {within} ORDER BY _seq DESC LIMIT 1"
         )
@@ -634,6 +633,11 @@ def _quoted(name: tuple[str, str]) -> str:
 
 def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
     return " AND ".join([_range_text(table.key, source.range), *keys])
+
+
+@lru_cache(maxsize=1000)
+def _as_in_table(columns: tuple[ColdColumn, ...]) -> str:
+    return ", ".join(f"v.{identifier(column.name)}::{column.base_type}" for column in columns)
 
 
 def in_range(source: Source, table: ColdTable) -> sql.Composable:

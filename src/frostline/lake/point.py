@@ -216,7 +216,7 @@ def _equal(values: _Values, value: int, among: Any | None) -> Any:
     if among is not None:
         return among[found[among] == value]
     if values.numbers is not None and values.ascending:
-        return np.arange(np.searchsorted(found, value), np.searchsorted(found, value, side="right"))
+        return np.arange(found.searchsorted(value), found.searchsorted(value, "right"))
     return np.flatnonzero(found == value)
 
 
