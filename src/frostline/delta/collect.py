@@ -25,6 +25,10 @@ VERSION = "stores cold rows, version 11"  # its comment; functions of an older o
 # for that. It says so in other signs with every change of what function and gateway say to each other; by those of
 # before, which stand here as well, an older gateway is known.
 FEW, MANY, OLDER = "{", "}", ("=", "+", "<", ">")
+# Two more rows may stand there, about what the gateway cannot know. ALONE: all is right if every statement so far had
+# its triggers. INSIDE: it is if they had, and this one goes on after others that it has called.
+ALONE, INSIDE = "?", "!"
+WAS_RESET = "a setting of Frostline's was reset in this transaction"
 # A session that has met no foreign partition has not even loaded postgres_fdw. Tested in the functions, not by the
 # triggers: Postgres reads a trigger's condition anew for every statement, which takes longer than calling them.
 _MET = SQL("pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL")
@@ -63,6 +67,11 @@ def function_name(id_: int) -> str:
 
 def begins_name(id_: int) -> str:
     return f"begins_{id_}"
+
+
+def inside_name(id_: int) -> str:
+    """The setting that says, in a transaction, that statements inside others have told that they begin."""
+    return f"frostline.inside_{id_}"
 
 
 @dataclass(frozen=True)
@@ -212,6 +221,9 @@ DECLARE
   depth int;  -- lines of what calls the statement
   more bool;
   older bool;
+  alone bool;
+  newest bigint;
+  inside bool;
 BEGIN
   -- Whoever has altered the table in this transaction has a transaction number.
   IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -244,12 +256,26 @@ BEGIN
     count(*) FILTER (WHERE held._op = 'U'), min(held.{key_column}) FILTER (WHERE held._op = 'U'),
     max(held.{key_column}), max(held._seq) FILTER (WHERE held._op = {few}),
     format('%s %s', coalesce((max(held._prev) FILTER (WHERE held._op = {few}))::text, '-'),
-           max(held._batch) FILTER (WHERE held._op = {few})), bool_or(held._op = {many}), bool_or(held._op IN ({signs}))
-  INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more, older
+           max(held._batch) FILTER (WHERE held._op = {few})), bool_or(held._op = {many}),
+    bool_or(held._op IN ({signs})), bool_or(held._op = {alone}), bool_or(held._op = {inside})
+  INTO found_rows, kept_rows, new_rows, lowest, newest_key, told_rows, computed_at, more, older, alone, inside
   FROM held;
   IF older THEN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = {too_old_gateway},
       HINT = 'Nothing was changed. Replace the gateway: frostline init was run with a newer version.';
+  END IF;
+  IF alone OR inside THEN
+    newest := pg_snapshot_xmax(pg_current_snapshot())::text::bigint + 2147483647;
+    {unequipped}
+    IF said IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = {uncollected},
+        DETAIL = format({disabled}, said),
+        HINT = 'Nothing was changed. ALTER TABLE ... ENABLE ALWAYS TRIGGER, and then retry the transaction.';
+    END IF;
+  END IF;
+  IF inside AND coalesce(current_setting({setting}, true), '') <> 'yes' THEN
+    RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = {reset},
+      HINT = 'Nothing was changed. Let RESET ALL wait until the transaction is over.';
   END IF;
   IF more THEN
     WITH held AS MATERIALIZED (SELECT * FROM {held}),
@@ -341,6 +367,13 @@ END $frostline$"""
         many=Literal(MANY),
         signs=SQL(", ").join(map(Literal, OLDER)),
         too_old_gateway=Literal(f"cold rows of {table} cannot be written through a gateway of an older version"),
+        alone=Literal(ALONE),
+        unequipped=_unequipped(id_),
+        inside=Literal(INSIDE),
+        setting=Literal(inside_name(id_)),
+        uncollected=Literal(f"changes of cold rows of {table} were not stored: the transaction cannot be committed"),
+        disabled=Literal("a trigger of Frostline's on %s is, or was in this transaction, disabled or gone"),
+        reset=Literal(f"cold rows of {table} cannot be changed: {WAS_RESET}"),
         lost=Literal(f"versions of cold rows of {table} were lost on their way"),
         forget=SQL("\n  DELETE FROM {};").format(name) if found else SQL(""),
         fence=Literal(FENCE),
@@ -348,6 +381,35 @@ END $frostline$"""
         altered=Literal(f"cold rows of {table} cannot be written in the transaction that alters the table"),
         overtaken=Literal(f"could not serialize access to cold rows of {table} due to concurrent update"),
         moved=Literal(f"could not serialize access to cold rows of {table}: the lake has changed meanwhile"),
+    )
+
+
+def _unequipped(id_: int) -> Composed:
+    """What this transaction writes rows of the table through without the triggers that belong there.
+
+    A trigger that it has altered itself is none. Who alters it elsewhere waits for whoever has written, so it is as it
+    was then; in REPEATABLE READ that may not be seen, and the gateway looks too.
+    """
+    return SQL(
+        """SELECT w.oid::regclass::text INTO said
+    FROM (
+      SELECT DISTINCT l.relation AS oid FROM pg_locks l LEFT JOIN pg_foreign_table f ON f.ftrelid = l.relation
+      WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'RowExclusiveLock'
+        AND (f.ftoptions && ARRAY[{schema}] OR l.relation IN (
+          SELECT a.relid FROM frostline.tables t, pg_partition_ancestors(t.relation) a WHERE t.id = {id}))
+    ) w CROSS JOIN unnest(ARRAY[{functions}]) AS wanted (name)
+    WHERE NOT EXISTS (
+      SELECT FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid
+      WHERE g.tgrelid = w.oid AND g.tgenabled = 'A' AND g.tgnargs = 0
+        AND p.proname = wanted.name AND p.pronamespace = 'frostline'::regnamespace
+        -- A row that is seen though its transaction goes on is our own; it knows the last 32 bits of the number.
+        AND pg_xact_status((newest - ((newest - g.xmin::text::bigint) & 4294967295))::text::xid8)
+          IS DISTINCT FROM 'in progress')
+    LIMIT 1;"""
+    ).format(
+        schema=Literal(f"schema_name=table {id_}"),
+        id=Literal(id_),
+        functions=SQL(", ").join(map(Literal, (function_name(id_), begins_name(id_)))),
     )
 
 
@@ -392,8 +454,8 @@ def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Compo
 
     Such a statement sees what the other has changed so far, so that is stored now. The gateway knows by its depth
     whether it begins or another part of it does. One of the client's own tells that it begins if others were called
-    before, which the setting says. What is stored was written by whoever called this, who may be subject to policies
-    though this statement is not.
+    before, which the setting says. Anybody may reset that, so what is told has to fit together. What is stored was
+    written by whoever called this, who may be subject to policies though this statement is not.
     """
     subject = SQL(
         "tg_nargs OPERATOR(pg_catalog.>) 0 OR EXISTS ("
@@ -412,6 +474,7 @@ LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
 DECLARE
   inside text;  -- what calls this statement
   depth int;  -- and so many lines of it
+  first bool;  -- of those that were called, as far as the setting knows
 BEGIN
   GET DIAGNOSTICS inside = PG_CONTEXT;
   IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0  -- nothing but this function: the client's own
@@ -422,8 +485,9 @@ BEGIN
     OPERATOR(pg_catalog.-) pg_catalog.length(pg_catalog.replace(inside, E'\\n', ''));
   {look}
   IF FOUND THEN
+    first := coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes';
     PERFORM pg_catalog.set_config({setting}, CASE WHEN depth OPERATOR(pg_catalog.>) 0 THEN 'yes' ELSE '' END, true);
-    inside := pg_catalog.concat_ws(' ', {id}, depth);
+    inside := pg_catalog.concat_ws(' ', {id}, depth, CASE WHEN first THEN 1 END);
     {call}
   END IF;
   RETURN NULL;
@@ -432,7 +496,7 @@ END $frostline$"""
         function=Identifier(begins_name(id_)),
         met=_MET,
         look=_look(connections),
-        setting=Literal(f"frostline.inside_{id_}"),
+        setting=Literal(inside_name(id_)),
         id=Literal(str(id_)),
         call=call,
     )

@@ -78,9 +78,13 @@ def _pin(view: View, snapshot: str) -> str:
 
 
 def _touched(view: View, table_id: str) -> str:
-    """Whether anything was to be changed in a table since this was asked last."""
-    found = int(table_id) in view.touched
-    view.touched.discard(int(table_id))
+    """Whether anything was to be changed in a table since this was asked last.
+
+    An UPDATE or DELETE row by row still has its cursor open; a user's own FOR UPDATE, which looks the same, has not.
+    """
+    id_ = int(table_id)
+    found = id_ in view.touched or any(id_ in rows.to_change for rows in view.opened.values())
+    view.touched.discard(id_)
     return "yes" if found else "no"
 
 

@@ -38,6 +38,7 @@ def insert(view: View, statement: Insert, table: ColdTable, parameters: Paramete
         raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
     bench, count = view.bench(table), len(parameters) // statement.width
     alone = statement.skips_duplicates and count > 1
+    view.meet([statement.target.source], "INSERT")
     write = view.note(table, "INSERT", statement.target.source, new_keys=True, alone=alone)
     view.backing.check([write.number])
     bench.counts[write.number] += count
@@ -128,6 +129,7 @@ def modify(
     table = tables[source]
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
+    view.meet([source, *(other.source for other in statement.others)], statement.verb)
     constraints = quick.constraints(view, statement, table)
     with view.as_outside(source):
         known = early[1] if early is not None and early[0] is table else narrowed(statement, table, parameters)

@@ -52,6 +52,7 @@ class Executor:
     def __init__(self, view: View) -> None:
         self.view = view
         self.transaction = Transaction()
+        view.opened = self.transaction.cursors
         self.prepared: dict[str, str] = {}
         self._over = False  # the transaction is; Postgres is told once the client has its answer
         self._begun = False  # and so it is of one that has begun
@@ -211,6 +212,7 @@ class Executor:
 
         def rows() -> Rows:
             table = self._pin([source])[source]
+            self.view.meet([source])
             with self.view.when_begun([source]):
                 return self._counted(found, self._from_lake(found, source, table, parameters))
 
@@ -259,7 +261,10 @@ class Executor:
 
     def _counted(self, found: Statement, rows: Rows) -> Rows:
         self.view.metrics.add("queries_total", path=rows.path)
-        return ToldRows(rows, self.view.lock) if writes.locks(found.tokens) else rows
+        if not writes.locks(found.tokens):
+            return rows
+        changing = found.references if writes.reads_to_write(found.tokens) else ()
+        return ToldRows(rows, self.view.lock, frozenset(reference.source.table for reference in changing))
 
     def _answer(self, found: Statement, parameters: Parameters) -> Rows:
         call = calls.asked(found.tokens, parameters)
@@ -273,8 +278,7 @@ class Executor:
         if len(found.references) == 1:
             self._plan_early(found, found.references[0].source, parameters)
         tables = self._pin([reference.source for reference in found.references], changes=fallback.changes(found))
-        if writes.reads_to_write(found.tokens):
-            self.view.touched.update(reference.source.table for reference in found.references)
+        self.view.meet(tables)
         with self.view.when_begun(tables):
             if len(found.references) == 1:
                 source = found.references[0].source

@@ -34,6 +34,7 @@ class Rows(ABC):
 
     fields: Sequence[Field]
     path = "known"  # who answers: known without reading, file, delta, duckdb, postgres
+    to_change: frozenset[int] = frozenset()  # tables whose rows the client may change as it reads them
 
     @abstractmethod
     def take(self, wanted: int | None) -> Iterator[Piece]:
@@ -72,8 +73,8 @@ class FixedRows(Rows):
 class ToldRows(Rows):
     """Rows of another result, of which is told before the first of them goes to the client."""
 
-    def __init__(self, rows: Rows, tell: Callable[[], None]) -> None:
-        self.fields, self.path = rows.fields, rows.path
+    def __init__(self, rows: Rows, tell: Callable[[], None], to_change: frozenset[int] = frozenset()) -> None:
+        self.fields, self.path, self.to_change = rows.fields, rows.path, to_change
         self._rows, self._tell = rows, tell
 
     def take(self, wanted: int | None) -> Iterator[Piece]:

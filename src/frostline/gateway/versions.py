@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline import faults
 from frostline.catalog.cold import ColdColumn
-from frostline.delta.collect import FEW, MANY
+from frostline.delta.collect import ALONE, FEW, INSIDE, MANY, WAS_RESET
 from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
 from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Inner, Mark, Write, Written, names, numbers, values
@@ -31,6 +31,18 @@ from frostline.lake.staged import written_down
 from frostline.model.bounds import Bound, Range, parse_bound
 
 Version = Mapping[str, str | None]  # by column
+# A relation through which rows of a table are written, and that has not both triggers.
+_DISABLED = SQL("""
+SELECT pg_catalog.format('%I', c.relname)
+FROM frostline.tables t
+JOIN pg_catalog.pg_class c ON c.oid IN (SELECT a.relid FROM pg_catalog.pg_partition_ancestors(t.relation) a)
+  OR c.oid IN (SELECT p.foreign_table FROM frostline.periods p WHERE p.table_id = t.id) AND c.relispartition
+WHERE t.id = {} AND 2 > (
+  SELECT count(DISTINCT f.proname) FROM pg_catalog.pg_trigger g JOIN pg_catalog.pg_proc f ON f.oid = g.tgfoid
+  WHERE g.tgrelid = c.oid AND g.tgenabled = 'A' AND g.tgnargs = 0
+    AND f.pronamespace = 'frostline'::pg_catalog.regnamespace AND f.proname IN ('collect_' || t.id, 'begins_' || t.id))
+LIMIT 1
+""")
 _KEYS_AT_ONCE = 50_000
 _UNIT = {"date": 86_400_000_000}  # between two neighbouring keys, where that is not one
 
@@ -59,12 +71,15 @@ def taken(view: View, table_id: int, tokens: Sequence[Token], parameters: Sequen
     if at is None or depth is None:
         raise QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
     fields = _fields(tokens[at + 1 :])
+    doubts = _doubts(view, table_id, depth)
     batch = _waiting(view, table_id)
+    if batch is None or view.benches[table_id].begins is None:
+        view.touched.discard(table_id)  # nobody has asked in whose name it was: frostline.strict is off
     if batch is None:
         written = view.written_of(table_id)
         if written.ended(depth) is not written:
             view.store(table_id, written.ended(depth))
-        return FixedRows(fields)
+        return FixedRows(fields, _listed(fields, doubts))
     bench = view.benches[table_id]
     bench.depth = depth
     found = () if batch.files else batch.versions or _few(view, bench, batch)
@@ -72,7 +87,21 @@ def taken(view: View, table_id: int, tokens: Sequence[Token], parameters: Sequen
     if found:
         head["_prev"], staged = _acknowledged(view, bench, batch)
         head["_batch"] = str(staged)
-    return FixedRows(fields, _listed(fields, [head, *found]))
+    return FixedRows(fields, _listed(fields, [head, *doubts, *found]))
+
+
+def _doubts(view: View, table_id: int, depth: int) -> list[Version]:
+    """What whoever stores has to see to: see `collect.ALONE`."""
+    written = view.written_of(table_id)
+    silent = depth and not any(one.depth == depth for one in written.inner)  # it did not say that it begins
+    if written.held and silent and (len(written.held) > 1 or written.batches):
+        view.doubted.add(table_id)
+    if table_id in view.doubted | view.beyond:
+        _refuse_disabled(view, table_id)
+    signs = [sign for sign, found in ((ALONE, view.doubted), (INSIDE, view.beyond)) if table_id in found]
+    view.doubted.discard(table_id)
+    view.beyond.discard(table_id)
+    return [{"_op": sign} for sign in signs]
 
 
 def begins(view: View, argument: str) -> str:
@@ -83,8 +112,10 @@ def begins(view: View, argument: str) -> str:
     table_id, *depths = map(int, argument.split())
     written = view.written_of(table_id)
     if not depths:
-        return "held" if written.held or written.inner else "nothing"
+        return "held" if written.held or written.inner or table_id in view.beyond else "nothing"
     depth, known = depths[0], written.inner
+    if depths[1:] and known:
+        _refuse_reset(view, table_id)
     same = next((one for one in known if one.depth == depth), None)
     if same is not None and not same.over:
         return "nothing"  # another part of the same
@@ -195,12 +226,34 @@ def refuse_uncollected(view: View) -> None:
     for table_id, written in view.written.items():
         if written.held:
             table = view.benches[table_id].table
-            raise QueryError(
-                f"changes of cold rows of {table} were not stored: the transaction cannot be committed",
-                detail=f'the trigger "!frostline" on {table}, or on the partition written to, did not fire',
-                hint='nothing was changed; ALTER TABLE ... ENABLE ALWAYS TRIGGER "!frostline"',
-                sqlstate="55000",
-            )
+            raise _uncollected(view, table_id, f"{table}, or on the partition written to, did not fire")
+
+
+def _uncollected(view: View, table_id: int, where: str) -> QueryError:
+    table = view.benches[table_id].table
+    return QueryError(
+        f"changes of cold rows of {table} were not stored: the transaction cannot be committed",
+        detail=f'the trigger "!frostline" on {where}',
+        hint='nothing was changed; ALTER TABLE ... ENABLE ALWAYS TRIGGER "!frostline"',
+        sqlstate="55000",
+    )
+
+
+def _refuse_reset(view: View, table_id: int) -> None:
+    """It says that no other was called before it, and there was one."""
+    bench = view.benches.get(table_id)
+    raise QueryError(
+        f"cold rows of {bench.table if bench else 'the table'} cannot be changed: {WAS_RESET}",
+        hint="nothing was changed; let RESET ALL wait until the transaction is over",
+        sqlstate="55000",
+    )
+
+
+def _refuse_disabled(view: View, table_id: int) -> None:
+    """Whoever stores sees the triggers as his snapshot does; this is how they are now."""
+    row = view.follower.now(_DISABLED.format(Literal(table_id)))
+    if row is not None:
+        raise _uncollected(view, table_id, f'{row[0]}, or "!frostline.before", is disabled or gone')
 
 
 def skip_duplicates(view: View, bench: Bench, write: Write, ctid: str | None = None) -> int:

@@ -12,7 +12,7 @@ no new snapshot may be taken, the answer is 40001.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -37,7 +37,7 @@ from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
 from frostline.gateway.pins import Pin, Pins, SnapshotGone
-from frostline.gateway.rows import Cursors
+from frostline.gateway.rows import Cursors, Rows
 from frostline.gateway.translate import column_name
 from frostline.lake import staged
 from frostline.lake.files import DataFile
@@ -98,6 +98,9 @@ class View:
     benches: dict[int, Bench] = field(default_factory=dict)  # by table
     written: dict[int, Written] = field(default_factory=dict)  # by table
     touched: set[int] = field(default_factory=set)  # tables that writes came to
+    opened: Mapping[str, Rows] = field(default_factory=dict)  # cursors
+    doubted: set[int] = field(default_factory=set)  # tables whose held writes were met by what may be another statement
+    beyond: set[int] = field(default_factory=set)  # tables that were changed as by a statement that goes on
     reading: bool = False  # cursors are open
     locked: bool = False  # cold rows were read FOR UPDATE: who changes them since is noticed when they are written
     scan: int | None = None  # the number of the scan that is being answered
@@ -253,8 +256,22 @@ class View:
     @contextmanager
     def as_outside(self, source: Source) -> Iterator[None]:
         """See what a statement does that is sent whole, after those that were called by an earlier part of it."""
-        with self._seeing({source.table: self.written_of(source.table).outside()}):
+        written = self.written_of(source.table)
+        seen = written.outside()
+        if seen is not written and (seen.batches, seen.files) != (written.batches, written.files):
+            self.beyond.add(source.table)
+        with self._seeing({source.table: seen}):
             yield
+
+    def meet(self, sources: Iterable[Source], verb: str | None = None) -> None:
+        """Rows of these are read, or inserted, updated or deleted.
+
+        Where what is held may concern the same rows it matters whether that is of the same statement; only whoever
+        stores it can tell.
+        """
+        for source in sources:
+            if any(_may_meet(write, source, verb) for write in self.written_of(source.table).held):
+                self.doubted.add(source.table)
 
     @contextmanager
     def _seeing(self, earlier: dict[int, Written]) -> Iterator[None]:
@@ -306,6 +323,8 @@ class View:
         if written != self.written:
             self.written = written
             self._look_again()
+        for doubts in (self.doubted, self.beyond):
+            doubts.intersection_update(id_ for id_, found in written.items() if found.held)
         self.mark()
 
     def _look_again(self) -> None:
@@ -387,7 +406,7 @@ class View:
             self.deltas.give_back(self._shared.pop())
         for kept in (self.temp_tables, self._tables, self._deltas, self._changed, self.benches, self.written):
             kept.clear()
-        for gone in (self._own, self._going_on, self.touched):
+        for gone in (self._own, self._going_on, self.touched, self.doubted, self.beyond):
             gone.clear()
         if self.origin.pid is not None:
             _writers.discard(self.origin.pid)
@@ -619,6 +638,12 @@ class View:
 
 def _probe_name(table_id: int) -> str:
     return f"frostline_delta_{int(table_id)}"
+
+
+def _may_meet(held: Write, source: Source, verb: str | None) -> bool:
+    if held.verb == verb == "INSERT":
+        return False  # a key that is there is one that is there
+    return held.source.range.overlaps(source.range) or (held.verb == "UPDATE" and held.new_keys)
 
 
 def _hot(source: Source, table: ColdTable) -> bool:

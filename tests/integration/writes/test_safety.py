@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from fix_tiering import World
 from frostline.catalog.names import SERVER_NAME
 from frostline.tiering import writing
+from integration.writes import machine
 from integration.writes.pair import Pair
 
 FIVE = "SELECT i, t FROM tiered WHERE id = 5"
@@ -57,15 +62,104 @@ def test_without_its_own_trigger_a_partition_is_not_written_by_its_name(
             with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored"):
                 client.execute(change.format("tiered_2026_01"))
             assert pair.world.run(_ALSO_NEW) == before
-        with client.transaction(force_rollback=True):  # what is held by then is stored with the table's own
+        with client.transaction(force_rollback=True):  # what is held by then is stored with what comes to other rows
             client.execute(_CHANGES[0].format("tiered_2026_01"))
-            client.execute(_CHANGES[2].format("tiered_2026_01"))
-            client.execute("UPDATE tiered SET i = 501 WHERE id = 6")
-            found = client.execute("SELECT id, i FROM tiered WHERE id IN (5, 6, 9100) ORDER BY id").fetchall()
-            assert found == [(5, 500), (6, 501), (9100, 1)]
+            client.execute("UPDATE tiered SET i = 501 WHERE id = 206 AND ts >= '2026-02-01Z'")
+            found = client.execute("SELECT id, i FROM tiered WHERE id IN (5, 206) ORDER BY id").fetchall()
+            assert found == [(5, 500), (206, 501)]
     finally:
         for trigger in ("!frostline", "!frostline.before"):
             client.execute(f'ALTER TABLE tiered_2026_01 ENABLE ALWAYS TRIGGER "{trigger}"')
+
+
+_ON = ("moving", "moving_01", "moving_02")
+_ENABLE = tuple(
+    f'ALTER TABLE {table} ENABLE ALWAYS TRIGGER "!frostline{end}"' for table in _ON for end in ("", ".before")
+)
+_OFF = (
+    ("ALTER TABLE moving_01 DISABLE TRIGGER ALL",),
+    ("ALTER TABLE moving_01 DISABLE TRIGGER ALL", "ALTER TABLE moving DISABLE TRIGGER ALL"),
+    ('ALTER TABLE moving DISABLE TRIGGER "!frostline.before"',),
+    ('ALTER TABLE moving_01 ENABLE TRIGGER "!frostline"', "SET session_replication_role = replica"),
+)
+_TWICE = (  # of the partition, and then what stores
+    ["UPDATE {t}_01 SET i = 500 WHERE id = 5", "DELETE FROM {t}_01 WHERE id = 5", "UPDATE {t} SET i = 1 WHERE id = 6"],
+    [
+        "INSERT INTO {t}_01 VALUES (90, '2026-01-10Z')",
+        "UPDATE {t}_01 SET i = 8 WHERE i = 7",
+        "DELETE FROM {t} WHERE id = 6",
+    ],
+    ["DELETE FROM {t}_01 WHERE id = 5", "INSERT INTO {t} SELECT id + 90, ts FROM {t} WHERE id = 5"],
+    ["SELECT nested('INSERT INTO {t}_01 VALUES (90, ''2026-01-10Z'')')", "DELETE FROM {t} WHERE id = 90"],
+    [
+        "UPDATE {t}_01 SET i = 500 WHERE id = 5",
+        "SAVEPOINT s",
+        "UPDATE {t}_01 SET i = i + 1",
+        "ROLLBACK TO s",
+        "UPDATE {t} SET i = i + 1 WHERE id = 5",
+    ],
+)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["stays", "enabled again"])
+def test_without_triggers_rows_are_as_in_any_table_or_nothing_is_changed(moving: World, again: bool) -> None:
+    """What nobody stored when its statement ended is not taken for a part of the next one."""
+    client, reader, seen = moving.connect(), moving.connect(), set[str]()
+    reader.execute("CREATE FUNCTION nested(text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE $1; END'")
+    try:
+        for off, script in itertools.product(_OFF[:1] if again else _OFF, _TWICE):
+            machine.reset(reader)
+            before = reader.execute(machine.ROWS.format("moving")).fetchall()
+            more = _ENABLE if again else ()
+            statements = ["BEGIN", "SELECT FROM moving", *off, *script[:-1], *more, script[-1], "COMMIT"]
+            ended = _ended(client, [statement.replace("{t}", "moving") for statement in statements])
+            _ended(client, ["RESET session_replication_role", *_ENABLE])
+            if ended != "COMMIT":
+                assert reader.execute(machine.ROWS.format("moving")).fetchall() == before
+            else:
+                _ended(client, ["BEGIN", *(statement.replace("{t}", "moving_twin") for statement in script), "COMMIT"])
+                machine.same_rows(reader)
+            seen.add(ended)
+    finally:
+        _ended(client, ["RESET session_replication_role", *_ENABLE, "DROP FUNCTION nested"])
+    assert seen <= {"COMMIT", "55000", "40001"}
+    assert "55000" in seen
+
+
+def _ended(client: psycopg.Connection[Any], statements: Iterable[str]) -> str:
+    """The last one's tag, or what went wrong."""
+    tag = ""
+    try:
+        for statement in statements:
+            tag = client.execute(statement).statusmessage or ""
+    except psycopg.Error as error:
+        client.execute("ROLLBACK")
+        return error.sqlstate or ""
+    return tag
+
+
+@pytest.mark.parametrize("forget", ["RESET ALL", "SELECT set_config('frostline.inside_{}', '', true)"])
+def test_a_reset_setting_does_not_hide_what_a_function_has_written(direct: Pair, forget: str) -> None:
+    """Or it is an error: by that setting a statement knows whether others ran before it."""
+    client = direct.world.connect()
+    ((id_,),) = client.execute("SELECT id FROM frostline.tables WHERE relation = 'direct'::regclass").fetchall()
+    insert = "INSERT INTO public.direct (id, ts) VALUES ({}, ''2026-01-05Z'')"
+    client.execute("CREATE FUNCTION nested(text) RETURNS int LANGUAGE plpgsql AS 'BEGIN EXECUTE $1; RETURN 1; END'")
+    try:
+        for change in (
+            "DELETE FROM direct WHERE id = 9100",
+            "DELETE FROM direct WHERE id = 9100 RETURNING id",
+            "DELETE FROM direct USING other WHERE id = 9100 AND other.k = 1",
+            f"UPDATE direct SET i = (SELECT public.nested('{insert.format(9101)}')) WHERE id IN (9100, 9101)",
+        ):
+            with client.transaction(force_rollback=True):
+                client.execute("SELECT FROM direct WHERE id = 5")
+                client.execute(f"SELECT nested('{insert.format(9100)}')")
+                client.execute(forget.format(id_))
+                with contextlib.suppress(psycopg.errors.ObjectNotInPrerequisiteState):
+                    assert client.execute(change).rowcount == 1
+    finally:
+        client.execute("DROP FUNCTION nested")
 
 
 def test_a_foreign_table_of_somebodys_own_is_not_written(pair: Pair, client: psycopg.Connection[Any]) -> None:

@@ -18,6 +18,7 @@ BOTH = (
     "DELETE FROM tiered WHERE id = 123456",
     "DELETE FROM tiered WHERE ts < '2027-01-01Z' AND t = 'no such'",
     "UPDATE tiered SET t = o.t FROM tiered o WHERE tiered.id = o.id AND tiered.id = 5",
+    "UPDATE tiered SET t = o.w FROM other o WHERE tiered.k = o.k AND tiered.id = 123456",
     "INSERT INTO tiered (id, ts) VALUES (7001, '2026-01-05Z'), (7002, '2026-11-05Z')",
     "WITH gone AS (DELETE FROM tiered WHERE id = 5 RETURNING id) SELECT * FROM gone",
 )
@@ -76,6 +77,22 @@ def test_a_transaction_changes_old_rows_first(strict: psycopg.Connection[Any]) -
         with pytest.raises(ProhibitedSqlStatementAttempted) as error, strict.transaction():
             strict.execute(COLD)
         assert "old rows come first" in (error.value.diag.message_hint or "")
+
+
+def test_what_was_before_is_not_held_against_a_statement(strict: psycopg.Connection[Any]) -> None:
+    """Rows that were locked, or changed while anything was allowed."""
+    for before in (
+        "SELECT FROM tiered WHERE id IN (5, 405) FOR UPDATE",
+        "SELECT FROM tiered_2026_01 FOR UPDATE",
+        BOTH[0],
+    ):
+        with strict.transaction(force_rollback=True):
+            strict.execute("SET LOCAL frostline.strict = off")
+            strict.execute(before)
+            strict.execute("SET LOCAL frostline.strict = on")
+            assert strict.execute(HOT).rowcount == 1
+            with pytest.raises(ProhibitedSqlStatementAttempted), strict.transaction():
+                strict.execute(BOTH[0])
 
 
 def test_a_prepared_statement_is_judged_by_where_it_came(strict: psycopg.Connection[Any]) -> None:
