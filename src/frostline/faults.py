@@ -171,6 +171,7 @@ WRITE_POINTS = {
     "write.netted": "its versions are about to be handed over",
     "write.stored": "the client's transaction has them, or is being sent them, and they count as stored",
     "write.commit": "the client's transaction is about to commit, and waits for the gateway's word",
+    "write.answered": "it has that word, and has perhaps not committed",
 }
 
 # The same for a plain table that is being partitioned.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -32,6 +33,7 @@ SOAK = int(os.environ.get("SOAK_FAULTS", "0"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 VICTIMS = ("postgres", "gateway", "client", "cancel", "terminate", "backing")
 ANY_TIME, AFTER_COMMIT = "any time", "after commit"
+ANSWERED = "write.answered"
 # What a run must have been killed at for the next one to come to a point.
 BEFORE = {"append.adopt": "append.commit", "append.anew": "append.begun", "adopt.begin": "merge.commit"}
 TABLES = ("accounts", "entries")
@@ -66,7 +68,8 @@ def plan() -> list[Fault]:
     points = [*WRITE_POINTS, ANY_TIME]
     adding = [("folder", point) for point in APPEND_POINTS]
     if not SOAK:
-        killed = [(victim, point) for victim in ("postgres", "gateway") for point in ("write.stored", "write.commit")]
+        around = ("write.stored", "write.commit", ANSWERED)
+        killed = [(victim, point) for victim in ("postgres", "gateway") for point in around]
         files = [("gateway", "write.flushed"), ("postgres", AFTER_COMMIT), ("postgres", "append.commit")]
         others = [(VICTIMS[2 + at % 4], points[at % len(points)]) for at in range(8)]
         return [*killed, *files, ("gateway", "write.held"), *others, *adding]
@@ -118,10 +121,12 @@ def play(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
 
 def at_a_write(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
     victim, point = fault
-    met = threading.Event()
+    met, stopped = threading.Event(), list[int]()
 
     def answer(reached: str, _pid: int) -> bool:
-        if reached == point and not met.is_set():
+        if point == ANSWERED and reached == "write.commit" and not stopped:
+            stopped.extend(stop_committing(stage))
+        if reached == point and not met.is_set() and (stopped or point != ANSWERED):
             strike(stage, victim, tellers)
             met.set()
         return True
@@ -131,6 +136,20 @@ def at_a_write(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
         wait_until(met.is_set, 60, f"{victim} at {point}")
     finally:
         stage.points.answer = lambda _point, _pid: True
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def stop_committing(stage: Stage) -> list[int]:
+    """Sessions that wait for the gateway before they commit do not go on when they have its answer, until told to."""
+    query = (
+        "SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' AND state = 'active' AND wait_event_type = 'Extension'"
+    )
+    found = [pid for (pid,) in stage.run(query)]
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+    return found
 
 
 def at_a_fold(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:

@@ -56,6 +56,7 @@ class Executor:
         self.prepared: dict[str, str] = {}
         self._over = False  # the transaction is; Postgres is told once the client has its answer
         self._begun = False  # and so it is of one that has begun
+        self._agreed = False  # the client may commit what it has stored
         self._rescan = False  # the statement being worked on goes on with a cursor it had
         self._kinds: dict[str, Callable[[str, Tokens, Parameters], Result]] = {
             "set": lambda *_: Result("SET"),
@@ -133,6 +134,9 @@ class Executor:
 
     def meanwhile(self) -> None:
         """The client has its answer: what it will want next can be begun."""
+        if self._agreed:
+            self._agreed = False
+            faults.reached("write.answered")
         self.tidy()
         if self._begun:
             self._begun = False
@@ -167,6 +171,7 @@ class Executor:
             versions.refuse_uncollected(self.view)
             if self.view.written:
                 faults.reached("write.commit")
+                self._agreed = True
             self.view.keep_files()
         self._end()
         return Result(tag)
