@@ -25,7 +25,7 @@ from frostline.lake.storage import local_path
 FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
-_GROUPS = 3  # are read, with all that filters take for possible; DuckDB reads more of them sooner
+_GROUPS = 3  # are read, with all that filters take for possible; more are left to DuckDB
 _FILTERED = 128  # row groups whose filters are asked; of more, DuckDB asks them
 _FILTERS = 32 * 1024 * 1024
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
