@@ -13,7 +13,7 @@ from frostline.delta.collect import Target
 from frostline.delta.tables import create_shape
 from frostline.model.tables import Table
 from frostline.tiering import references
-from frostline.tiering.locks import with_short_locks
+from frostline.tiering.locks import Wanted, lock, with_short_locks
 
 
 def statements(
@@ -54,11 +54,14 @@ def equip(connection: Connection) -> list[str]:
             made += collect.triggers(id_, Identifier(*name))
         if checked:
             made += references.renewal(connection, managed.hot_oid, id_)
-        with_short_locks(connection, partial(_execute, connection, made), f"equipping {managed.table}")
+        work = partial(_execute, connection, managed.table, made)
+        with_short_locks(connection, work, f"equipping {managed.table}", Wanted(written=[managed.table.oid]))
         done.append(f"what writes cold rows of {managed.table}")
     return done
 
 
-def _execute(connection: Connection, made: list[Composed]) -> None:
+def _execute(connection: Connection, table: Table, made: list[Composed]) -> None:
+    # A writer comes to the table first and to what is held last: the other way round each would wait for the other.
+    lock(connection, [(Identifier(table.schema, table.name), "SHARE ROW EXCLUSIVE")])
     for statement in made:
         connection.execute(statement)

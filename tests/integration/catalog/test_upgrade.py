@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from fix_commands import command, environment
 from fix_tiering import World, new_world
 from frostline.catalog import install
 from frostline.catalog.database import connect
+from frostline.delta import collect
 from frostline.local.ports import free_port
 from frostline.report import Silent
 from frostline.tiering import writing
@@ -66,11 +70,43 @@ def test_an_earlier_registration_goes_on(upgraded: World) -> None:
     found = world.run(ROWS.replace(", g FROM", ", g, extra FROM"))
     assert found[:-1] == wanted
     assert found[-1][0] == 900
+    _renewed_under_writers(world)
     with Warm(world.spark_here) as warm:
         fold(world.settings, "public.events", Silent(), warm)
     assert world.run(ROWS.replace(", g FROM", ", g, extra FROM")) == found
     if world.run("SELECT current_setting('server_version_num')::int >= 180000") == [(True,)]:
         _beside_an_older_gateway(world)
+
+
+def _renewed_under_writers(world: World) -> None:
+    """Old rows are written without pause while what stores them is made anew: it is soon, and nobody notices."""
+    stop, written = threading.Event(), [0] * 4
+
+    def write(number: int) -> None:
+        with world.connect() as client:
+            while not stop.is_set():
+                with client.transaction():
+                    for change in (1, -1):
+                        client.execute(f"UPDATE events SET extra = extra + {change} WHERE id = {10 + number}")
+                written[number] += 1
+
+    [(version,)] = world.run("SELECT regexp_replace(%s, '[0-9]+', '9')", collect.VERSION)
+    with ThreadPoolExecutor(len(written)) as pool, connect(world.dsn) as connection:
+        writers = [pool.submit(write, number) for number in range(len(written))]
+        try:
+            for _ in range(3):
+                wait_until(lambda: min(written) > 2, 60, "they write")
+                written[:] = [0] * len(written)
+                connection.execute(f"COMMENT ON FUNCTION frostline.store_1(oid, bool) IS '{version}'")
+                began = time.monotonic()
+                assert writing.equip(connection) == ["what writes cold rows of public.events"]
+                assert time.monotonic() - began < 20
+            wait_until(lambda: min(written) > 2, 60, "they go on")
+        finally:
+            stop.set()
+    for writer in writers:
+        writer.result()
+    assert world.run("SELECT DISTINCT extra FROM events WHERE id BETWEEN 10 AND 13") == [(7,)]
 
 
 def _beside_an_older_gateway(world: World) -> None:
