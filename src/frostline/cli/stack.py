@@ -26,7 +26,6 @@ from frostline.config import S3, Settings, masked
 from frostline.errors import FrostlineError, SetupError
 from frostline.local import artifacts, background, stack
 from frostline.local.stack import Stack
-from frostline.pipeline import classes
 
 PANEL = "The embedded stack"
 NOTHING_MANAGED = Text("No table is managed yet; `frostline register SCHEMA.TABLE` makes one")
@@ -181,6 +180,8 @@ def fetch(
     if s3:
         artifacts.fetch_jar(artifacts.S3_JAR, settings, report=report())
     if prepare:
+        from frostline.pipeline import classes  # with all that Spark and the lake need, which other commands do not
+
         classes.prepare(settings, fetched.jars, report())
 
 

@@ -655,7 +655,7 @@ ERRORS = [
     "u = 'garbage'",
     "d = '2026-02-30'",
     "mood = 'nothing'",
-    "chr(i4) = 'a'",
+    "chr(CASE WHEN i4 < 0 THEN i4 ELSE -1 END) = 'a'",
     "repeat(t, 2147483647) = 'a'",
     "substr(t, 1, -1) = 'a'",
     "left(t, i4) = 'a' AND arr[1] / 0 = 1",
