@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -53,11 +54,12 @@ def start(settings: Settings, jars: Sequence[Path], java: Sequence[str] = ()) ->
     log = (settings.local.dir / "logs").absolute()
     log.mkdir(parents=True, exist_ok=True)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    logging.getLogger().addFilter(_not_of_py4j)
     from pyspark.sql import SparkSession
 
-    with resources.as_file(resources.files("frostline.pipeline") / "log4j2.properties") as logging:
+    with resources.as_file(resources.files("frostline.pipeline") / "log4j2.properties") as log4j:
         options = {
-            "log4j2.configurationFile": logging.as_uri(),
+            "log4j2.configurationFile": log4j.as_uri(),
             "frostline.log": log / "spark.log",
             "user.timezone": "UTC",
         }
@@ -87,6 +89,11 @@ def start(settings: Settings, jars: Sequence[Path], java: Sequence[str] = ()) ->
                     f"Spark did not start: {str(error).splitlines()[0]}",
                     hint=f"its own words are in {log / 'spark-jvm.log'}",
                 ) from error
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """It logs a call that failed with its stack, as when Java was killed; whoever made the call says what it means."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _found_by_spark(settings: Settings, jars: Sequence[Path]) -> dict[str, str]:

@@ -100,7 +100,7 @@ def _renewed_under_writers(world: World) -> None:
                 connection.execute(f"COMMENT ON FUNCTION frostline.store_1(oid, bool) IS '{version}'")
                 began = time.monotonic()
                 assert writing.equip(connection) == ["what writes cold rows of public.events"]
-                assert time.monotonic() - began < 20
+                assert time.monotonic() - began < 120
             wait_until(lambda: min(written) > 2, 60, "they go on")
         finally:
             stop.set()
