@@ -74,6 +74,11 @@ def inside_name(id_: int) -> str:
     return f"frostline.inside_{id_}"
 
 
+def uncollected(table: object) -> str:
+    """What is said, here and by the gateway, where changes would be lost."""
+    return f"changes of cold rows of {table} were not stored: the transaction cannot be committed"
+
+
 @dataclass(frozen=True)
 class Target:
     """A registered table as what stores its cold writes sees it."""
@@ -371,7 +376,7 @@ END $frostline$"""
         unequipped=_unequipped(id_),
         inside=Literal(INSIDE),
         setting=Literal(inside_name(id_)),
-        uncollected=Literal(f"changes of cold rows of {table} were not stored: the transaction cannot be committed"),
+        uncollected=Literal(uncollected(table)),
         disabled=Literal("a trigger of Frostline's on %s is, or was in this transaction, disabled or gone"),
         reset=Literal(f"cold rows of {table} cannot be changed: {WAS_RESET}"),
         lost=Literal(f"versions of cold rows of {table} were lost on their way"),

@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline import faults
 from frostline.catalog.cold import ColdColumn
-from frostline.delta.collect import ALONE, FEW, INSIDE, MANY, WAS_RESET
+from frostline.delta.collect import ALONE, FEW, INSIDE, MANY, WAS_RESET, uncollected
 from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
 from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Inner, Mark, Write, Written, names, numbers, values
@@ -230,9 +230,8 @@ def refuse_uncollected(view: View) -> None:
 
 
 def _uncollected(view: View, table_id: int, where: str) -> QueryError:
-    table = view.benches[table_id].table
     return QueryError(
-        f"changes of cold rows of {table} were not stored: the transaction cannot be committed",
+        uncollected(view.benches[table_id].table),
         detail=f'the trigger "!frostline" on {where}',
         hint='nothing was changed; ALTER TABLE ... ENABLE ALWAYS TRIGGER "!frostline"',
         sqlstate="55000",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import DatabaseError, StackError
 from frostline.gateway import server
@@ -291,14 +292,19 @@ def test_a_client_that_says_nothing_is_let_go(world: World, gateway: Gateway, mo
             assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
 
 
+def _met(gateway: Gateway, address: object) -> bool:
+    return address in [stranger.sock.getpeername() for stranger in list(gateway._strangers)]
+
+
 def test_silent_clients_take_nobodys_place(world: World, gateway: Gateway) -> None:
     with another(world, gateway, max_sessions=2) as small, ExitStack() as open_:
-        silent = [open_.enter_context(_silent(small)) for _ in range(5)]
-        closed: list[socket.socket] = []
-        while len(closed) < 3:  # the oldest: which these are is for the gateway to say, which met them by threads
-            ready, _, _ = select.select([one for one in silent if one not in closed], [], [], 60)
-            assert [one.recv(1) for one in ready] == [b""] * max(len(ready), 1)
-            closed += ready
+        silent = []
+        for _ in range(5):
+            silent.append(open_.enter_context(_silent(small)))
+            # Each is met by a thread of its own, which may overtake another's.
+            wait_until(partial(_met, small, silent[-1].getsockname()), 20, "it is met")
+        for oldest in silent[:3]:
+            assert oldest.recv(1) == b""
         with world.connect() as connection:
             assert rows(connection, "SELECT id FROM events WHERE id = 5") == [(b"5",)]
             assert len(small._current()) == 1
