@@ -19,7 +19,7 @@ from frostline.model.types import delta_type
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
 BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
-VERSION = "stores cold rows, version 11"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 12"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of a batch takes what is held, whichever that is: the number says how deep the statement stands that stores
 # it among those that call each other. The first row it returns says that all of them follow, or that they are too many
 # for that. It says so in other signs with every change of what function and gateway say to each other; by those of
@@ -481,9 +481,12 @@ DECLARE
   depth int;  -- and so many lines of it
   first bool;  -- of those that were called, as far as the setting knows
 BEGIN
+  IF NOT ({met}) THEN  -- first: what calls this takes longer to find out
+    RETURN NULL;
+  END IF;
   GET DIAGNOSTICS inside = PG_CONTEXT;
   IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0  -- nothing but this function: the client's own
-     AND coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes' OR NOT ({met}) THEN
+     AND coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes' THEN
     RETURN NULL;
   END IF;
   depth := pg_catalog.length(inside)
