@@ -58,7 +58,7 @@ class World:
         self.connections.append(connection)
         return connection
 
-    def run(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    def run(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
