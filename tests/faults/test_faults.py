@@ -117,7 +117,9 @@ class TestShort:
         assert outcome.ends[1:] == ("killed", "went on")
 
     def test_storage_and_catalog_fail(self, stage: Stage) -> None:
+        before_there_is_a_table = (Fault("disk", "export.begin"), Fault("archiver", "operation.begin"))
         scenes = [
+            before_there_is_a_table,
             (Fault("disk", "export.snapshot"),),
             (Fault("storage", "export.snapshot"),),
             (Fault("storage", "verify.table"),),

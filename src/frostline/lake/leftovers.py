@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -168,7 +168,9 @@ def orphans(settings: Settings, managed: Managed, known: set[str], staged: Calla
         ]
 
 
-def remove(settings: Settings, managed: Managed, files: Iterable[File]) -> None:
+def remove(settings: Settings, managed: Managed, files: Sequence[File]) -> None:
+    if not files:
+        return  # perhaps there is no table yet: a first run may have failed before it made one
     with opened(settings) as catalog:
         filesystem, _ = _place(table_of(catalog, managed))
         for file in files:

@@ -15,6 +15,7 @@ from fix_tiering import World, new_world
 from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.errors import LakeError
+from frostline.lake import catalog as lake_catalog
 from frostline.report import Silent
 from frostline.tiering import clean
 from frostline.tiering.clean import Found
@@ -152,3 +153,28 @@ def test_on_s3_what_is_left_goes_and_what_is_used_stays_and_is_verified(s3_lake:
 
 def verified(world: World) -> list[Finding]:
     return verify(world.settings, "public.events", None, Silent())
+
+
+def test_a_first_run_that_failed_before_there_was_a_table_is_followed_by_one_that_does_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When what it left is looked for, there is nothing yet to look in."""
+    world.run(SHAPE)
+    world.register("public.events")
+    own = world.settings.archive.model_copy(update={"orphan_age": 0.0})
+    world.settings = world.settings.model_copy(update={"archive": own})
+
+    def full(*_: object, **__: object) -> None:
+        raise LakeError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake_catalog, "_create", full)
+        with pytest.raises(LakeError, match="the disk is full"):
+            world.archive("public.events")
+    assert cleaned(world) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(lake_catalog, "_create", full)
+        with pytest.raises(LakeError, match="the disk is full"):
+            world.archive("public.events")
+    assert [one.rows for one in world.archive("public.events")] == [743]
+    assert rows(world, "events") == rows(world, "plain")
