@@ -63,10 +63,13 @@ def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: s
     """The trigger function that writes a leaf's changes to the delta.
 
     OLD and NEW only tell which keys changed; the row is read again. A user's own trigger may have changed it once more
-    since, and its change was captured before this one.
+    since, and its change was captured before this one. A snapshot of before may show another row of the key, which
+    somebody has deleted since: ours is younger, and where there is none of ours, locking the other is a serialization
+    failure.
 
     While the table or the leaf has another shape or name nothing is captured. Such a leaf is not swapped, not even when
-    it is what it was again: that something has passed by is counted, whatever becomes of the transaction.
+    it is what it was again: that something has passed by is counted, whatever becomes of the transaction. So is what
+    policies may hide from this function, which would take it for deleted.
     """
     every, key = tuple(column.name for column in table.stored), table.primary_key
     values = tuple(name for name in every if name not in key)
@@ -76,7 +79,8 @@ def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: s
             """
     INSERT INTO {delta} AS d (_op, _seq, _prev, {key}{values})
     SELECT CASE WHEN l.ctid IS NULL THEN 'T' ELSE 'U' END, nextval('frostline.version'), 0, {record_key}{leaf_values}
-    FROM (VALUES (1)) AS one LEFT JOIN ONLY {leaf} AS l ON ({same})
+    FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
+      SELECT l.ctid, l.* FROM ONLY {leaf} AS l WHERE {same} ORDER BY age(l.xmin) LIMIT 1 FOR KEY SHARE) AS l ON true
     ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};"""
         ).format(
             delta=Identifier(*delta),
@@ -95,7 +99,8 @@ def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: s
 SET search_path = pg_catalog, pg_temp AS $frostline$
 #variable_conflict use_column
 BEGIN
-  IF tg_table_name <> {name} OR tg_table_schema <> {schema} OR frostline.shape({id}) <> {shape} THEN
+  IF tg_table_name <> {name} OR tg_table_schema <> {schema} OR frostline.shape({id}) <> {shape}
+    OR row_security_active({quoted}) THEN
     PERFORM nextval('frostline.missed');
     RETURN NULL;
   END IF;
@@ -111,6 +116,7 @@ END $frostline$"""
         schema=Literal(leaf.schema),
         id=Literal(id_),
         shape=Literal(shape),
+        quoted=Literal(Identifier(leaf.schema, leaf.name).as_string(None)),
         old_key=_names(key, "OLD."),
         new_key=_names(key, "NEW."),
         old=note("OLD"),

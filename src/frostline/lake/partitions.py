@@ -15,6 +15,20 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import DateType, IcebergType
+from pyiceberg.utils import datetime as human
+
+
+def _day(day_ordinal: int) -> str:
+    return str(np.datetime64(day_ordinal, "D"))
+
+
+def _hour(hour_ordinal: int) -> str:
+    return str(np.datetime64(hour_ordinal, "h")).replace("T", "-")
+
+
+# How PyIceberg calls directories of days and hours, and names them in a snapshot's summary: the same, but it goes on
+# where Python's own dates end, before the year 1 and after 9999.
+human.to_human_day, human.to_human_hour = _day, _hour
 
 _CALENDAR = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
 

@@ -245,12 +245,13 @@ def _record(connection: Connection, managed: Managed, group: Group) -> None:
 
 def _digests(group: Group) -> Jsonb | None:
     """Sums of disjoint rows add up; where one was never recorded, there is none."""
-    total = Digest(0, {})
-    for part in group.parts:
-        if part.digest is None:
-            return None
-        total += part.digest
-    return Jsonb(total.json())
+    known = [part.digest for part in group.parts if part.digest is not None]
+    if len(known) < len(group.parts):
+        return None
+    total = sum(known, Digest(0, {}))
+    # Of a column that one of them does not have (it was added or promoted since) no sum says anything of all rows.
+    every = set.intersection(*(set(one.columns) for one in known))
+    return Jsonb(Digest(total.rows, {number: total.columns[number] for number in every}).json())
 
 
 def _text(bound: Bound | None) -> str:

@@ -14,6 +14,7 @@ from frostline.catalog.database import connect
 from frostline.errors import RefusedError
 from frostline.report import Silent
 from frostline.tiering import coalesce, register
+from frostline.tiering.archive import run
 from frostline.tiering.coalesce import Group
 from frostline.tiering.locks import Wanted
 from frostline.tiering.unregister import unregister
@@ -211,3 +212,27 @@ def _a_run_that_dies(world: World) -> None:
     assert world.run("SELECT count(*) FROM frostline.periods") == [(7,)]
     assert world.run("SELECT count(*) FROM frostline.operations WHERE kind = 'coalesce'") == [(0,)]
     assert world.run("SELECT count(*) FROM public.n") == [(7,)]
+
+
+@pytest.mark.parametrize("change", ["ADD COLUMN w int DEFAULT 9", "ADD COLUMN w timestamptz", "ALTER v TYPE bigint"])
+def test_periods_from_limitand_after_a_change_of_columns_are_joined_and_verified(world: World, change: str) -> None:
+    world.run(
+        """
+        CREATE TABLE public.events (id bigint, ts timestamptz, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+        CREATE TABLE public.events_1 PARTITION OF public.events FOR VALUES FROM ('2020-01-01Z') TO ('2020-07-01Z');
+        CREATE TABLE public.events_2 PARTITION OF public.events FOR VALUES FROM ('2020-07-01Z') TO ('2021-01-01Z');
+        CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2021-01-01Z') TO (MAXVALUE);
+        INSERT INTO public.events
+        SELECT i, timestamptz '2020-01-01Z' + i * interval '4 h', i FROM generate_series(1, 2000) i;
+        """
+    )
+    with connect(world.dsn) as connection:
+        options = {"coalesce": "year after 1 month", "premake": "0"}
+        register.register(connection, "public.events", "100 years", options)
+    with run.Warm(world.spark_here) as warm:
+        for limit, statement in (("2020-07-01Z", f"ALTER TABLE public.events {change}"), ("2021-01-01Z", "SELECT 1")):
+            assert len(list(run.periods(world.settings, "public.events", Silent(), warm, limit, named=True))) == 1
+            world.run(statement)
+    assert len(joined(world)) == 1
+    found = verify(world.settings, "public.events", "events_2020", Silent())
+    assert [(one.state, one.rows, one.problems) for one in found] == [("good", 2000, ())]

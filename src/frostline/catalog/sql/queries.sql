@@ -354,10 +354,11 @@ ORDER BY 1;
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 ORDER BY 1;
 
 -- name: state_of_leaf
--- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), the table's
--- shape, the leaf's bounds, and how often a change was not captured.
+-- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always; by whom, for
+-- they may have been switched off and on again), the table's shape, the leaf's bounds, and how often a change was not
+-- captured.
 SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
-       ARRAY(SELECT tgname || ' ' || tgenabled::text FROM pg_trigger
+       ARRAY(SELECT tgname || ' ' || tgenabled::text || ' ' || xmin::text FROM pg_trigger
              WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1),
        frostline.shape(%(table)s), pg_get_expr(c.relpartbound, c.oid),
        (SELECT last_value + is_called::int FROM frostline.missed)

@@ -35,6 +35,7 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
         reached("swap.locked")
         moved = _others(connection, operation) if ddl.leaves_move(connection, managed.table) else []
         _check_unchanged(connection, operation)
+        _rename_indexes(connection, operation)
         for point, statements in _statements(operation, moved):
             for statement in statements:
                 connection.execute(statement)
@@ -164,6 +165,20 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list
         ),
         ("swap.attached", [attach, *(ddl.attach(hot, other) for other in moved)]),
     ]
+
+
+def _rename_indexes(connection: Connection, operation: Operation) -> None:
+    """They go where the leaf waits, and another table's leaf may wait there with indexes of the same names."""
+    names = connection.execute(
+        "SELECT c.relname FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid WHERE x.indrelid = %s ORDER BY c.oid",
+        (operation.leaf.oid,),
+    ).fetchall()
+    for number, (name,) in enumerate(names):
+        connection.execute(
+            SQL("ALTER INDEX {} RENAME TO {}").format(
+                Identifier(operation.leaf.schema, name), Identifier(f"{operation.parked}_{number}")
+            )
+        )
 
 
 def _leaf_has_policies(operation: Operation) -> bool:
