@@ -83,6 +83,12 @@ class Interrupted(OperationError):
     """Something outside stood in the way; what was done is kept, and a re-run goes on from here."""
 
 
+class Occupied(OperationError):
+    """Another run is at work on the same thing; nothing was changed."""
+
+    sqlstate = "55P03"
+
+
 class Differs(OperationError):
     """A copy is not what it is a copy of; it was not taken over."""
 

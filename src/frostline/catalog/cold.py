@@ -17,6 +17,8 @@ from frostline.errors import QueryError
 from frostline.model.bounds import Bound, parse_bound
 from frostline.model.types import Storage, promotes, storage
 
+# What this version knows of where cold rows are: `frostline.tables.readers` says what a table needs.
+READS = 1
 # libc locales whose order is that of the bytes.
 _BYTE_ORDERED = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
@@ -129,6 +131,7 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
            AS metadata_location,
        dn.nspname AS delta_schema, dc.relname AS delta_name, p.partattrs[0] AS key,
        $2 IS NULL OR o.id IS NOT NULL AS found, t.cold_duplicates, t.retained_from, t.file_size, t.bulk_rows, t.staged,
+       t.readers,
        CASE WHEN $2 IS NULL THEN (SELECT json_agg(f.entry ORDER BY f.id) FROM frostline.staged_files f
                                   WHERE f.table_id = t.id) END AS staged_files,
        i.id::text AS installation,
@@ -263,6 +266,12 @@ def _described(
     }
     if row["found"] != "t":
         raise QueryError(f"{row['schema']}.{row['name']} has no operation {operation_id}", sqlstate="42P01")
+    if int(row["readers"] or 0) > READS:
+        raise QueryError(
+            f"cold rows of {row['schema']}.{row['name']} are kept in a way that only a newer gateway knows",
+            hint="replace the gateway: a newer version of Frostline works on this database",
+            sqlstate="0A000",
+        )
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_COLUMNS, {"table": table_id}).fetchall()
     columns = [_column(connection, found) for found in rows]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import secrets
+import time
 from collections.abc import Iterator
 from importlib import resources
 
@@ -16,6 +18,10 @@ from frostline.errors import DatabaseError
 # Any number will do as long as every installer takes the same one.
 _INSTALL_LOCK = 7_346_215_001
 _EXTENSION = "postgres_fdw"
+_LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
+PATIENCE_SECONDS = 300.0
+# A deadlock with a user's transaction is one more way of not getting the lock.
+_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 Migration = tuple[int, str, str]
 
@@ -33,14 +39,49 @@ def install(dsn: str) -> list[str]:
     with connect(dsn, application="frostline init") as connection:
         check_encoding(connection)
         check_grants(connection)
-        with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
-            first, later = _around_the_server(pending(connection))
-            done = [_apply(connection, *migration) for migration in first]
-            done += _extension(connection)
-            done += _server(connection)
-            done += [_apply(connection, *migration) for migration in later]
-        return done
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return _all(connection)
+            except _BUSY as busy:
+                if time.monotonic() > deadline:
+                    raise _no_patience(connection) from busy
+            time.sleep(random.uniform(0.5, 1.5))
+
+
+def _all(connection: Connection) -> list[str]:
+    """In one short transaction: every cold read needs the tables that it locks, and waits behind it."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
+        first, later = _around_the_server(pending(connection))
+        done = [_apply(connection, *migration) for migration in first]
+        done += _extension(connection)
+        done += _server(connection)
+        return done + [_apply(connection, *migration) for migration in later]
+
+
+def _no_patience(connection: Connection) -> DatabaseError:
+    row = connection.execute(
+        "SELECT string_agg(DISTINCT format('pid %s (%s, since %s)', a.pid, a.application_name, a.xact_start), '; ')"
+        " FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_stat_activity a ON a.pid = l.pid"
+        " WHERE c.relnamespace = 'frostline'::regnamespace AND a.pid <> pg_backend_pid()"
+    ).fetchone()
+    return DatabaseError(
+        f"the registry did not get its locks within {PATIENCE_SECONDS:.0f} s; nothing was changed",
+        detail=f"held by {row[0]}" if row is not None and row[0] else None,
+        hint="transactions that have come to old rows hold them: let these end, then run the same command again",
+        sqlstate="55P03",
+    )
+
+
+def check_current(connection: Connection) -> None:
+    """Refused unless the registry has all that this version knows, and nothing else."""
+    if pending(connection):
+        raise DatabaseError(
+            f"the registry in database {connection.info.dbname} is older than this Frostline; nothing was changed",
+            hint="bring it up to date first: frostline init",
+        )
 
 
 def _around_the_server(found: list[Migration]) -> tuple[list[Migration], list[Migration]]:
@@ -154,6 +195,8 @@ def grants(connection: Connection) -> Iterator[tuple[bool, str]]:
 def _apply(connection: Connection, number: int, name: str, text: str) -> str:
     try:
         connection.execute(text)
+    except _BUSY:
+        raise
     except psycopg.Error as error:
         raise DatabaseError(f"migration {name} failed and was rolled back: {error}") from error
     connection.execute("INSERT INTO frostline.migrations (number, name) VALUES (%s, %s)", (number, name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from frostline.catalog import describe, queries
+from frostline.catalog import describe, install, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.identity import Identity
 from frostline.catalog.names import MARKER, server_schema
@@ -68,13 +68,17 @@ class Managed:
 
 
 def require(connection: Connection) -> None:
-    """One sentence when the registry is not installed."""
+    """One sentence when the registry is not installed, or not the one that this version knows.
+
+    To another version rows and files may belong to the table that this one would take for nobody's.
+    """
     if connection.execute("SELECT to_regclass('frostline.tables')").fetchone() == (None,):
         raise DatabaseError(
             f"Frostline is not installed in database {connection.info.dbname}",
             hint="install it with `frostline init --dsn ...`",
             sqlstate="3F000",
         )
+    install.check_current(connection)
 
 
 def find(connection: Connection, oid: int) -> Managed | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from frostline.catalog import install
 from frostline.config import Settings, addresses
 from frostline.errors import ConfigError, FrostlineError, QueryError, StackError
 from frostline.gateway import sockets, startup, tls
@@ -102,6 +103,7 @@ class Gateway:
         """Check the database, open DuckDB, listen, publish; or say why not and leave nothing open."""
         try:
             self._control.installed()
+            self._link.run(install.check_current)
             options = self._settings.gateway
             self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
             self._engine = open_engine(

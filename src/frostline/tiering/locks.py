@@ -23,7 +23,7 @@ from frostline.catalog.database import Connection
 from frostline.catalog.names import FENCE, LAKE_WRITER
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import Interrupted, Occupied
 
 Result = TypeVar("Result")
 
@@ -146,10 +146,9 @@ def lake_writer(connection: Connection, managed: Managed) -> Iterator[None]:
     deadline = time.monotonic() + _DYING_SECONDS
     while connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
         if time.monotonic() > deadline:
-            raise OperationError(
+            raise Occupied(
                 f"another run is archiving or folding {managed.table}; nothing was changed",
                 hint="is it the worker? `frostline status` shows how far it is",
-                sqlstate="55P03",
             )
         time.sleep(0.05)
     try:

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fix_commands import command, environment
 from fix_faults import at
 from fix_tiering import World, new_world
 from frostline import config
+from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.catalog.install import install
 from frostline.config import Settings
@@ -32,6 +33,7 @@ from frostline.errors import OperationError
 from frostline.local.ports import free_port
 from frostline.report import Silent
 from frostline.tiering import options, register
+from frostline.tiering.locks import only_writer
 from frostline.tiering.verify import verify
 from frostline.tiering.worker.run import run
 
@@ -339,3 +341,52 @@ def _settings(dsn: str) -> Settings:
 
 def _no_spark() -> Any:
     raise AssertionError("Spark was started for nothing")
+
+
+def test_told_to_end_it_ends_after_the_period_that_is_under_way(world: World, tmp_path: Path) -> None:
+    """Within its grace that period is finished and no other begun; one Spark serves every step of a round."""
+    world.run(MONTHS.format("good"))
+    world.register("public.good", "1 year")
+    before, started, told = rows(world, "good"), list[int](), list[str]()
+
+    def spark() -> AbstractContextManager[SparkSession]:
+        started.append(1)
+        return world.spark_here()
+
+    def terminated(point: str) -> None:
+        if point == "export.written" and not told:
+            told.append(point)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with at(tmp_path, terminated) as seen:
+        assert run(world.settings, Silent(), spark, once=True) == 0
+    assert (seen.count("operation.begun"), seen.count("operation.ended"), cold(world, "good")) == (1, 1, 1)
+    assert rows(world, "good") == before
+    world.run("UPDATE public.good SET v = NULL WHERE id = 3; UPDATE frostline.tables SET fold_rows = 1")
+    expected = rows(world, "good")
+    started.clear()
+    assert run(world.settings, Silent(), spark, once=True) == 0  # folds, archives and maintains
+    assert (len(started), cold(world, "good"), rows(world, "good")) == (1, 2, expected)
+
+
+def test_a_table_whose_lock_is_not_to_be_had_fails_waits_and_holds_nothing_else_up(world: World) -> None:
+    world.run(MONTHS.format("first"))
+    world.register("public.first", "1 year")
+    own = world.settings.archive.model_copy(update={"lock_patience": 0.5})
+    settings = world.settings.model_copy(update={"archive": own})
+    reader = world.connect(autocommit=False)
+    reader.execute("SELECT FROM public.first LIMIT 1")
+    assert run(settings, Silent(), world.spark_here, once=True) == 1
+    shown = world.run('SELECT "table", step, failures, error FROM frostline.failing')
+    assert [row[:3] for row in shown] == [("first", "archive", 1)]
+    assert "did not get its lock within" in shown[0][3]
+    # The steps after it had their turn, and in the next round it is left alone.
+    assert world.run("SELECT done_at IS NOT NULL FROM frostline.upkeep WHERE step = 'maintain'") == [(True,)]
+    assert run(settings, Silent(), world.spark_here, once=True) == 0
+    assert world.run("SELECT failures FROM frostline.failing") == [(1,)]
+    # Somebody else at work on the table is still no failure.
+    reader.rollback()
+    world.run("UPDATE frostline.upkeep SET retry_at = now()")
+    with connect(world.dsn) as other, only_writer(other, registry.get(other, "public.first")):
+        assert run(settings, Silent(), world.spark_here, once=True) == 0
+    assert world.run("SELECT failures FROM frostline.failing") == [(1,)]

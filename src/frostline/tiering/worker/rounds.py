@@ -8,13 +8,13 @@ import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
-from frostline.catalog import workers
+from frostline.catalog import registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.workers import State
 from frostline.config import Settings
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, Occupied
 from frostline.tiering import cycle
-from frostline.tiering.cycle import BUSY, Outcome, Round
+from frostline.tiering.cycle import Outcome, Round
 from frostline.tiering.worker.leader import Lead
 from frostline.tiering.worker.metrics import Metrics
 from frostline.tiering.worker.signals import Signals
@@ -45,6 +45,7 @@ def play(job: Job) -> int:
     """One round; returns how many steps failed."""
     failures = 0
     with connect(job.settings.dsn.get_secret_value(), application="frostline worker") as connection:
+        registry.require(connection)  # somebody may have brought it to a newer version, which we do not know
         tables = connection.execute(
             "SELECT t.id, t.relation::text FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation ORDER BY t.id"
         ).fetchall()
@@ -59,7 +60,7 @@ def play(job: Job) -> int:
                 error = _step(job, step, name)
                 if not job.lead.leads:
                     return failures  # whatever it says, somebody else is to judge
-                if error is not None and error.sqlstate == BUSY:
+                if isinstance(error, Occupied):
                     log.info("%s is at work elsewhere: the next round is soon enough", name)
                     break
                 failures += error is not None

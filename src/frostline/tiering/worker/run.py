@@ -95,7 +95,7 @@ class _Process:
                 self._tries += 1
                 pause = min(2.0**self._tries, _LONGEST_WAIT) * random.uniform(0.5, 1)
                 said = error.message if isinstance(error, DatabaseError) else " ".join(str(error).split())
-                log.warning("Postgres is out of reach, tried again in %.0f s: %s", pause, said)
+                log.warning("nothing can be done for now, tried again in %.0f s: %s", pause, said)
                 self.signals.wait(pause)
             if self.once:
                 return
