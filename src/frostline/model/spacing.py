@@ -66,6 +66,11 @@ def to_order(moment: datetime, zone: str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def limit(key_type: str) -> int:
+    """The first integer that a key cannot hold; its negative is the least it can."""
+    return _LIMITS.get(key_type, 2**63)
+
+
 def bound(order: int, key_type: str) -> Bound:
     """An order as Postgres prints it under UTC and ISO."""
     if key_type in _LIMITS:
@@ -92,7 +97,7 @@ def recognise(ranges: Sequence[Range], key_type: str, home: str = "UTC") -> Step
     if key_type in _LIMITS:
         widths = {upper - lower for lower, upper in run[:2]}
         return Step("fixed", widths.pop()) if len(widths) == 1 else None
-    zones = ["UTC"] + [home] * (key_type == "timestamptz" and _known(home))
+    zones = ["UTC"] + [home] * (key_type == "timestamptz" and home != "UTC" and known(home))
     found = _best(run, zones)
     if key_type == "timestamptz" and (found is None or not _at_midnight(run, found)):
         found = _elsewhere(run, found)
@@ -155,12 +160,13 @@ def _at_midnight(run: Sequence[tuple[int, int]], step: Step) -> bool:
     return step.kind != "fixed" and local(run[0][0], step.zone).time() == datetime.min.time()
 
 
-def _known(zone: str) -> bool:
+def known(zone: str) -> bool:
+    """Whether a calendar can be had for a time zone."""
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return zone != "UTC"
+        return zone == "UTC"
+    return True
 
 
 def _finite(range_: Range) -> bool:
@@ -174,7 +180,7 @@ def missing(ranges: Sequence[Range], step: Step, now: int, premake: int, key_typ
     for start, end in _gaps(ranges):
         if end is not None and end <= now:
             continue
-        for lower, upper in _cut(start, end, step, now, _LIMITS.get(key_type, 2**63)):
+        for lower, upper in _cut(start, end, step, now, limit(key_type)):
             if end is None and lower > now and ahead >= premake:
                 break
             ahead += lower > now

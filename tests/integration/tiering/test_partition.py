@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from frostline import faults
 from frostline.catalog import describe
 from frostline.catalog.database import connect
 from frostline.catalog.install import install
-from frostline.errors import OperationError, RefusedError
+from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.report import Silent
 from frostline.tiering.locks import Wanted
 from frostline.tiering.partition import copying, run, shape, swap
@@ -522,6 +523,103 @@ def test_periods_of_every_kind(installed: str) -> None:
     assert "z_2026_01" not in bounds(installed, "public.z")
     partition(installed, 'public."Odd.t"', Choice("T s", "week", ("K ey", "T s")))
     assert len(bounds(installed, 'public."Odd.t"')) == 5
+
+
+def test_a_foreign_key_that_is_not_enforced_comes_along(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if execute(installed, "SELECT current_setting('server_version_num')::int < 180000") == [(True,)]:
+        pytest.skip("every constraint is enforced before 18")
+    execute(
+        installed,
+        "CREATE TABLE public.dim (k int PRIMARY KEY);"
+        "CREATE TABLE public.t (id int, ts date, k int CONSTRAINT to_dim REFERENCES public.dim NOT ENFORCED,"
+        " PRIMARY KEY (id, ts));"
+        "INSERT INTO public.t VALUES (1, '2024-03-15', 7)",
+    )
+
+    def stop(point: str) -> None:
+        if point == "partition.swapped":
+            raise RuntimeError("enough")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "reached", stop)
+        with pytest.raises(RuntimeError, match="enough"):
+            partition(installed, "public.t", Choice("ts", "year"))
+    partition(installed, "public.t", Choice("ts", "year"), drop_old=True)
+    # Each partition has the one of the table, and none of its own.
+    keys = (
+        "SELECT conname, conenforced, count(*) FILTER (WHERE conparentid = 0), count(*) FILTER (WHERE conparentid <> 0)"
+        " = (SELECT count(*) FROM pg_inherits WHERE inhparent = 'public.t'::regclass)"
+        " FROM pg_constraint WHERE contype = 'f' AND confrelid = 'public.dim'::regclass GROUP BY 1, 2"
+    )
+    assert execute(installed, keys) == [("to_dim", False, 1, True)]
+    assert execute(installed, "TABLE public.t") == [(1, date(2024, 3, 15), 7)]
+    assert nothing_left(installed)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "period", "expected"),
+    [
+        ("smallint", "(1), (25000)", "10000", ("t_30000", "FOR VALUES FROM ('30000') TO (MAXVALUE)")),
+        ("int", "(1), (2147483600)", "900000000", ("t_1800000000", "FOR VALUES FROM (1800000000) TO (MAXVALUE)")),
+        (
+            "int",
+            "(-2147483648)",
+            "900000000",
+            ("t_n2147483648", "FOR VALUES FROM ('-2147483648') TO (-1800000000)"),
+        ),
+        ("bigint", "(9223372036854775807), (-9223372036854775808)", "1" + "0" * 18, ("t_default", "DEFAULT")),
+    ],
+)
+def test_keys_at_the_end_of_their_type(
+    installed: str, type_: str, values: str, period: str, expected: tuple[str, str]
+) -> None:
+    execute(installed, f"CREATE TABLE public.t (id {type_} PRIMARY KEY); INSERT INTO public.t VALUES {values}")
+    rows = execute(installed, "SELECT * FROM public.t ORDER BY id")
+    assert partition(installed, "public.t", Choice("id", period)).in_default == 0
+    assert execute(installed, "SELECT * FROM public.t ORDER BY id") == rows
+    name, range_ = expected
+    assert bounds(installed, "public.t")[name].replace("'", "") == range_.replace("'", "")
+
+
+def test_what_no_calendar_holds_is_told_in_words(installed: str) -> None:
+    execute(
+        installed,
+        "CREATE TABLE public.t (id int, at timestamptz, PRIMARY KEY (id, at));"
+        "CREATE TABLE public.d (id int, day date, PRIMARY KEY (id, day));"
+        "INSERT INTO public.t VALUES (1, '0044-03-15 BC'), (2, '2024-03-15');"
+        "INSERT INTO public.d VALUES (1, '4713-01-01 BC'), (2, '2024-03-15'), (3, '5874897-12-31')",
+    )
+    for zone in ("Europe/Berln", "Europe", "../UTC", ""):
+        with pytest.raises(ConfigError, match=f"--zone '{zone}' is no time zone"):
+            partition(installed, "public.t", Choice("at", zone=zone))
+    for since in ("-infinity", "infinity", "9999-01-01", "yesteryear"):
+        with pytest.raises(ConfigError, match=f"--since '{since}' is no timestamptz"):
+            partition(installed, "public.t", Choice("at", since=since))
+    for table, column in (("public.t", "at"), ("public.d", "day")):
+        for choice in (Choice(column), Choice(column, "week"), Choice(column, since="0044-01-01 BC")):
+            with pytest.raises(RefusedError, match="from before the year 1000 on") as told:
+                partition(installed, table, choice)
+            assert "--since DATE" in str(told.value)
+    with pytest.raises(RefusedError, match="from before the year 1000 on"):
+        partition(installed, "public.t", Choice("at", "hour"))
+    assert nothing_left(installed)
+    assert partition(installed, "public.t", Choice("at", since="2020-01-01")).in_default == 0
+    assert execute(installed, "SELECT id FROM public.t_before") == [(1,)]
+    assert partition(installed, "public.d", Choice("day", "year", since="2020-01-01")).in_default == 1
+    assert execute(installed, "SELECT id FROM public.d_default") == [(3,)]
+
+
+def test_a_key_may_have_the_name_of_a_column_of_the_log(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(
+        installed,
+        "CREATE TABLE public.t (_seq int, ts date, v int, PRIMARY KEY (_seq, ts));"
+        "INSERT INTO public.t SELECT i, '2024-03-15', 0 FROM generate_series(1, 9) i",
+    )
+    change = "UPDATE public.t SET v = 1 WHERE _seq = 2; DELETE FROM public.t WHERE _seq > 3"
+    while_it_copies(monkeypatch, "partition.batch", lambda: execute(installed, change))
+    partition(installed, "public.t", Choice("ts", "year"))
+    assert execute(installed, "SELECT _seq, v FROM public.t ORDER BY 1") == [(1, 0), (2, 1), (3, 0)]
+    assert nothing_left(installed)
 
 
 def test_the_command_asks_for_consent_to_a_new_key(installed: str, frostline: Run) -> None:

@@ -196,11 +196,11 @@ WHERE c.oid = %(oid)s AND d.deptype NOT IN ('i', 'P', 'S')
 ORDER BY 1;
 
 -- name: leaf_foreign_keys
--- Foreign keys of partitions that are still to be proven.
+-- Foreign keys of partitions that are still to be proven; one that is NOT ENFORCED (since 18) cannot be.
 SELECT n.nspname, c.relname, k.conname
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'f' AND NOT k.convalidated
-WHERE i.inhparent = %(oid)s
+WHERE i.inhparent = %(oid)s AND coalesce((to_jsonb(k) ->> 'conenforced')::bool, true)
 ORDER BY 1, 2, 3;
 
 -- name: sync_triggers

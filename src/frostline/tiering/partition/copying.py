@@ -46,7 +46,9 @@ def log_table(work: Work, table: Table) -> list[Composed]:
         for record in ("OLD", "NEW")
     }
     return [
-        SQL("CREATE TABLE {} (_seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {})").format(work.log, columns),
+        SQL("CREATE TABLE {} ({} bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {})").format(
+            work.log, _number(names), columns
+        ),
         SQL(
             """
 CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
@@ -74,6 +76,14 @@ END $body$"""
 def logged(work: Work, table: Table) -> tuple[str, ...]:
     """The new key: it finds a row in the copy by its index, and holds the old one."""
     return tuple(dict.fromkeys((*work.plan.key, *table.primary_key)))
+
+
+def _number(names: Iterable[str]) -> Identifier:
+    """The column that counts the log's rows, under a name that no column of the key has."""
+    name, taken = "_seq", set(names)
+    while name in taken:
+        name = f"_{name}"
+    return Identifier(name)
 
 
 def start(connection: Connection, work: Work, wanted: Wanted) -> None:
@@ -204,17 +214,20 @@ def repeatable(connection: Connection, work: Callable[[], Result]) -> Result:
 def apply_now(connection: Connection, work: Work, table: Table, most: int | None) -> int:
     """In the caller's transaction, which must see the log and the table at one moment."""
     limit = SQL("ALL") if most is None else Literal(most)
+    number = _number(logged(work, table))
     row = connection.execute(
-        SQL("SELECT count(*), max(_seq) FROM (SELECT _seq FROM {} ORDER BY _seq LIMIT {}) few").format(work.log, limit)
+        SQL("SELECT count(*), max({n}) FROM (SELECT {n} FROM {log} ORDER BY {n} LIMIT {limit}) few").format(
+            n=number, log=work.log, limit=limit
+        )
     ).fetchone()
     if row is None or row[0] == 0:
         return 0
     count, upto = row
     # A few keys at a time in a large table: by index, whatever the planner believes of tables it knows nothing of.
     _planner(connection, "off")
-    some = SQL("(SELECT DISTINCT {} FROM {} WHERE _seq <= {})")
-    keys = some.format(_names(work.plan.key), work.log, upto)
-    rows = some.format(_names(table.primary_key), work.log, upto)
+    some = SQL("(SELECT DISTINCT {} FROM {} WHERE {} <= {})")
+    keys = some.format(_names(work.plan.key), work.log, number, upto)
+    rows = some.format(_names(table.primary_key), work.log, number, upto)
     connection.execute(
         SQL("DELETE FROM {} AS c USING {} AS k WHERE {}").format(work.plan.target, keys, _same("c", work.plan.key))
     )
@@ -226,7 +239,7 @@ def apply_now(connection: Connection, work: Work, table: Table, most: int | None
             " ON CONFLICT DO NOTHING"
         ).format(work.plan.target, columns, qualified, rows, work.plan.table, _same("t", table.primary_key))
     )
-    connection.execute(SQL("DELETE FROM {} WHERE _seq <= {}").format(work.log, upto))
+    connection.execute(SQL("DELETE FROM {} WHERE {} <= {}").format(work.log, number, upto))
     return int(count)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -24,6 +26,8 @@ PREMAKE = 3
 _MOST_PARTITIONS = 1000
 _UNITS = {"hour": ("fixed", 3_600_000_000), "day": ("day", 1), "week": ("day", 7)}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
+# Years that a calendar can begin at: before them even years would be too many, and after the last datetime ends.
+_EARLIEST, _LATEST = (spacing.to_order(datetime(year, 1, 1), "UTC") for year in (1000, 9999))
 KEPT = "_before_partition"
 
 
@@ -238,33 +242,50 @@ def _partitions(connection: Connection, table: Table, choice: Choice, taken: set
     """One per period from the oldest row on, some for what is to come, and one for whatever fits nowhere."""
     if table.key_type != "timestamptz" and choice.zone != "UTC":
         raise ConfigError(f"--zone is for keys of type timestamptz; {choice.by} is of type {table.key_type}")
+    if not spacing.known(choice.zone):
+        raise ConfigError(f"--zone {choice.zone!r} is no time zone", hint="name one such as Europe/Berlin")
+    integer = table.key_type.startswith("int")
     step = step_of(choice, table.key_type)
     least, greatest, now = _ends(connection, table)
-    first = least
-    if choice.since:
-        first = _order(connection, table, choice.since)
+    first = _order(connection, table, choice.since) if choice.since else least
+    if not integer and first < _EARLIEST:
+        raise _too_many(table, "before the year 1000")
     start = _floor(first, step)
     if choice.since and least < start:
         bounds = ddl.for_values(Range(None, spacing.bound(start, table.key_type))).as_string(connection)
         yield _named(f"{table.name}_before", taken), bounds
-    last = max(now, min(greatest, now + 366 * 86_400_000_000) if not table.key_type.startswith("int") else greatest)
-    lower, ahead, made = start, 0, 0
-    while ahead < PREMAKE:
-        upper = step.after(lower, 2**63)
-        made += 1
-        if upper is None or made > _MOST_PARTITIONS:
-            raise RefusedError(
-                f"{table} would have more than {_MOST_PARTITIONS} partitions,"
-                f" from {spacing.bound(start, table.key_type)} on",
-                hint="--since DATE puts whatever is older into one partition; or choose a longer --period",
-            )
-        range_ = Range(spacing.bound(lower, table.key_type), spacing.bound(upper, table.key_type))
-        integer = table.key_type.startswith("int")
+    last = max(now, greatest if integer else min(greatest, now + 366 * 86_400_000_000))
+    ahead = 0
+    for made, range_ in enumerate(_ranges(start, step, table.key_type)):
+        if made == _MOST_PARTITIONS:
+            raise _too_many(table, str(spacing.bound(start, table.key_type)))
+        assert range_.lower is not None
+        lower = range_.lower.order
         label = str(lower).replace("-", "n") if integer else spacing.label(spacing.local(lower, step.zone), step)
         yield _named(f"{table.name}_{label}", taken), ddl.for_values(range_).as_string(connection)
         ahead += lower > last
-        lower = upper
+        if ahead == PREMAKE:
+            break
     yield _named(f"{table.name}_default", taken), "DEFAULT"
+
+
+def _ranges(start: int, step: Step, key_type: str) -> Iterator[Range]:
+    """One period after the other; the first and the last end where the type does."""
+    limit = spacing.limit(key_type)
+    lower: int | None = start
+    while lower is not None:
+        upper = step.after(lower, limit)
+        yield Range(
+            spacing.bound(max(lower, -limit), key_type), None if upper is None else spacing.bound(upper, key_type)
+        )
+        lower = upper
+
+
+def _too_many(table: Table, first: str) -> RefusedError:
+    return RefusedError(
+        f"{table} would have more than {_MOST_PARTITIONS} partitions, from {first} on; nothing was changed",
+        hint="--since DATE puts whatever is older into one partition; or choose a longer --period",
+    )
 
 
 def _named(wished: str, taken: set[str]) -> str:
@@ -277,7 +298,8 @@ def _ends(connection: Connection, table: Table) -> tuple[int, int, int]:
     """The least and the greatest key there is, without infinities, and where the key is by now."""
     name = Identifier(table.key)
     integer = table.key_type.startswith("int")
-    order: Composable = name if integer else SQL("(extract(epoch FROM {}) * 1000000)::bigint").format(name)
+    # No bigint: a date can lie where its microseconds do not fit into one.
+    order: Composable = name if integer else SQL("extract(epoch FROM {}) * 1000000").format(name)
     finite = SQL("true") if integer else SQL("isfinite({})").format(name)
     query = SQL(
         "SELECT min({o}), max({o}) FROM (SELECT min({n}) AS {n} FROM ONLY {t} WHERE {f}"
@@ -292,13 +314,16 @@ def _ends(connection: Connection, table: Table) -> tuple[int, int, int]:
 def _order(connection: Connection, table: Table, text: str) -> int:
     type_ = SQL(table.key_type)
     integer = table.key_type.startswith("int")
-    query = SQL("SELECT {}::{}" if integer else "SELECT (extract(epoch FROM {}::{}) * 1000000)::bigint")
+    query = SQL("SELECT {}::{}" if integer else "SELECT extract(epoch FROM {}::{}) * 1000000")
     try:
         row = connection.execute(query.format(Literal(text), type_)).fetchone()
     except psycopg.DataError:
         row = None
-    if row is None or row[0] is None:
-        raise ConfigError(f"--since {text!r} is no {table.key_type}")
+    if row is None or not (integer or -math.inf < row[0] < _LATEST):
+        raise ConfigError(
+            f"--since {text!r} is no {table.key_type}",
+            hint="for example 1000000" if integer else "a day before the year 9999, for example 2024-01-01",
+        )
     return int(row[0])
 
 
