@@ -188,7 +188,7 @@ def grants(connection: Connection) -> Iterator[tuple[bool, str]]:
     yield create or superuser, f"GRANT CREATE ON DATABASE {database} TO {role}"
     yield temporary or superuser, f"GRANT TEMPORARY ON DATABASE {database} TO {role}"
     if not superuser:
-        yield installed, f"CREATE EXTENSION {_EXTENSION}  -- by a superuser, or the provider's admin role"
+        yield installed, f"/* a superuser, or the provider's admin role: */ CREATE EXTENSION {_EXTENSION}"
         yield usage and installed, f"GRANT USAGE ON FOREIGN DATA WRAPPER {_EXTENSION} TO {role}"
 
 

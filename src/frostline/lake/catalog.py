@@ -8,7 +8,9 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import SQL, Identifier
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -19,7 +21,9 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.update import SetDefaultSpecUpdate
 from pyiceberg.typedef import Record
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from frostline.catalog.database import READ_ONLY, connect
 from frostline.catalog.names import LAKE_SCHEMA
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -33,6 +37,20 @@ from frostline.lake.writer import Written
 # A database may end idle sessions and long statements; a catalog's connection is idle while files are written.
 _NO_TIMEOUTS = " ".join(
     f"-c{name}=0" for name in ("statement_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
+)
+_JDBC_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
+# What to do when Postgres does not give the JDBC catalog what it asks for.
+_JDBC_HINTS: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
+    (
+        (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName),
+        f"{' and '.join(_JDBC_TABLES)} belong in the schema {LAKE_SCHEMA}, as `frostline init` made them: if somebody"
+        " has renamed or moved them, undo that, else restore the database: docs/backup.md",
+    ),
+    (
+        (psycopg.errors.InsufficientPrivilege,),
+        "work as the role that owns the registry, or a member of it: `frostline doctor` has the GRANT",
+    ),
+    ((psycopg.errors.ReadOnlySqlTransaction,), READ_ONLY),
 )
 
 
@@ -84,16 +102,48 @@ def opened(settings: Settings) -> Iterator[Catalog]:
             yield catalog
     except rest.ERRORS as error:
         raise rest.failed(error, settings.rest) from error
+    except SQLAlchemyError as error:
+        # Its own words repeat the statement and its values; those of the driver do not.
+        raise _unanswered((isinstance(error, DBAPIError) and error.orig) or error) from error
     except (OSError, ValueError) as error:
         raise storage.failed(error) from error
 
 
-def check(settings: Settings) -> None:
-    """Whether the lake can be used at all: its files can be written, read and deleted, its catalog answers."""
+def check(settings: Settings, *, postgres: bool = True) -> None:
+    """Whether the lake can be used at all: its files can be written, read and deleted, its catalog answers.
+
+    Without `postgres`, which is known to be out of reach then, a catalog in it is not asked.
+    """
     storages.of(settings).probe()
     if settings.lake.catalog == "rest":
         with opened(settings) as catalog:
             catalog.list_namespaces()
+    elif postgres:
+        _ask_jdbc(settings.dsn.get_secret_value())
+
+
+def _ask_jdbc(dsn: str) -> None:
+    """Whether its tables are there and ours to read. Not by PyIceberg: `frostline init` may come by a socket."""
+    with connect(dsn, application="frostline catalog") as connection:
+        try:
+            if connection.execute("SELECT to_regclass('frostline.migrations')").fetchone() == (None,):
+                return  # `frostline init` is yet to make them
+            for name in _JDBC_TABLES:
+                connection.execute(SQL("SELECT FROM {} LIMIT 0").format(Identifier(LAKE_SCHEMA, name)))
+        except psycopg.Error as error:
+            raise _unanswered(error) from error
+
+
+def _unanswered(error: Exception) -> LakeError:
+    """What Postgres said of the JDBC catalog, for a person."""
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    hints = (hint for kinds, hint in _JDBC_HINTS if isinstance(error, kinds))
+    return LakeError(
+        "the Iceberg catalog in Postgres does not answer; the tables are as they were",
+        detail=said or " ".join(str(error).split()) or type(error).__name__,
+        hint=next(hints, "is Postgres running, does its log say more? try again when it answers"),
+        sqlstate="08006",
+    )
 
 
 def spark_properties(settings: Settings) -> dict[str, str]:
@@ -191,10 +241,7 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
             table = table_of(catalog, managed)
         except NoSuchTableError:
             if managed.snapshot_id is not None:
-                raise LakeError(
-                    f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
-                    hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
-                ) from None
+                raise _gone(managed) from None
             _create(catalog, managed, settings)
             return True
         _in_this_lake(table, managed, settings)
@@ -213,7 +260,10 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
 def load(settings: Settings, managed: Managed) -> IcebergTable:
     """The Iceberg table as it is now; good for reading after the catalog is closed."""
     with opened(settings) as catalog:
-        return table_of(catalog, managed)
+        try:
+            return table_of(catalog, managed)
+        except NoSuchTableError:
+            raise _gone(managed) from None
 
 
 def append(
@@ -331,6 +381,13 @@ def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> N
     """What is about to be removed was written by runs of this very table that never got to show it."""
     if not all(lineage.made_by(snapshot) in operations for snapshot in table.snapshots()):
         raise _not_ours(managed)
+
+
+def _gone(managed: Managed) -> LakeError:
+    return LakeError(
+        f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
+        hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
+    )
 
 
 def _not_ours(managed: Managed) -> LakeError:

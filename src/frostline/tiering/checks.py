@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -35,6 +37,15 @@ def guarded(area: str, name: str, look: Callable[[], Checks]) -> Checks:
         yield Check(area, name, PROBLEM, line(said.message_primary or str(error)), line(said.message_hint))
     except OSError as error:
         yield Check(area, name, PROBLEM, line(str(error)))
+
+
+def shell_name(schema: str, name: str) -> str:
+    """A table as our commands take it, to be pasted into a shell."""
+    parts = (
+        part if re.fullmatch(r"[a-z_][a-z0-9_]*", part) else '"' + part.replace('"', '""') + '"'
+        for part in (schema, name)
+    )
+    return shlex.quote(".".join(parts))
 
 
 def line(*parts: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 
 import psycopg
@@ -16,9 +17,10 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import collect
 from frostline.errors import FrostlineError
+from frostline.lake import catalog as lake
 from frostline.model.bounds import Range, parse_bound
 from frostline.tiering import clean, constraints, ddl, partitions, writing
-from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded, line
+from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded, line, shell_name
 
 _NEWEST = 18
 _CROWDED = 0.8  # of all connections
@@ -32,7 +34,7 @@ def examine(settings: Settings) -> Checks:
         connection = connect(settings.dsn.get_secret_value(), application="frostline doctor")
     except FrostlineError as error:
         yield Check("Postgres", "connection", PROBLEM, line(error.message), line(error.hint))
-        yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
+        yield from guarded("lake", "storage and catalog", lambda: _lake(settings, postgres=False))
         return
     with connection:
         yield from guarded("Postgres", "version", lambda: _version(connection))
@@ -43,7 +45,7 @@ def examine(settings: Settings) -> Checks:
         for check in guarded("registry", "version", lambda: _registry(connection)):
             installed.append(check.verdict == OK)
             yield check
-        yield from guarded("lake", "storage and catalog", lambda: _lake(settings))
+        yield from guarded("lake", "storage and catalog", lambda: _lake(settings, postgres=True))
         if not all(installed):
             return
         yield from guarded("registry", "identity", lambda: _identity(connection))
@@ -71,7 +73,8 @@ def _version(connection: Connection) -> Checks:
     if owner is None and missing:
         yield Check("Postgres", "grants", PROBLEM, f"role {role} may not install the registry", "; ".join(missing))
     elif owner is not None and not member:
-        yield Check("Postgres", "grants", PROBLEM, f"the registry belongs to {owner}", f"GRANT {owner} TO {role}")
+        grant = f"GRANT {owner} TO {Identifier(role).as_string(connection)}"
+        yield Check("Postgres", "grants", PROBLEM, f"the registry belongs to {owner}", grant)
     else:
         yield Check("Postgres", "grants", OK, f"role {role}" + (", a superuser" if superuser else ", no superuser"))
 
@@ -227,12 +230,11 @@ def _pins(connection: Connection) -> Checks:
         yield Check("gateway", "pins", OK, f"{every} snapshots are read")
 
 
-def _lake(settings: Settings) -> Checks:
-    from frostline.lake import catalog
-
-    catalog.check(settings)
+def _lake(settings: Settings, *, postgres: bool) -> Checks:
+    lake.check(settings, postgres=postgres)
     where = f"{settings.warehouse} can be written, read and deleted from"
-    yield Check("lake", "storage and catalog", OK, f"{where}; catalog {settings.lake.catalog}")
+    asked = "" if postgres or settings.lake.catalog == "rest" else ", which is in Postgres, was not asked"
+    yield Check("lake", "storage and catalog", OK, f"{where}; catalog {settings.lake.catalog}{asked}")
 
 
 def _secrets(connection: Connection, settings: Settings) -> Checks:
@@ -267,7 +269,7 @@ def _secrets(connection: Connection, settings: Settings) -> Checks:
 def _partitionings(connection: Connection) -> Checks:
     for name, state, since in queries.rows(connection, "doctor_partitionings"):
         found = f"{name} is being partitioned since {since} ({state})"
-        remedy = f"frostline partition {name} goes on with it, --abandon gives it up"
+        remedy = f"frostline partition {shlex.quote(name)} goes on with it, --abandon gives it up"
         yield Check("registry", "work under way", WARNING, found, remedy)
     for name, step, failures, _, error in connection.execute("SELECT * FROM frostline.failing").fetchall():
         found = f"{step} of {name} has failed {failures} times: {error}"
@@ -300,6 +302,7 @@ def _table(connection: Connection, settings: Settings, managed: Managed) -> Chec
         ("constraints", lambda: _constraints(connection, managed)),
         ("statistics", lambda: _statistics(connection, managed)),
         ("cold rows", lambda: _cold(connection, managed)),
+        ("Iceberg table", lambda: _iceberg(settings, managed)),
         ("leftovers", lambda: _leftovers(connection, settings, managed)),
     ):
         yield from guarded(area, name, look)
@@ -388,7 +391,7 @@ def _statistics(connection: Connection, managed: Managed) -> Checks:
 def _cold(connection: Connection, managed: Managed) -> Checks:
     """One row of the lake comes through the gateway."""
     for name, alarm, found_by in queries.rows(connection, "alarms", table=managed.id):
-        remedy = f"frostline {found_by} {managed.table}: see docs/operations.md"
+        remedy = f"frostline {found_by} {_named(managed)}: see docs/operations.md"
         yield Check(str(managed.table), "cold rows", PROBLEM, f"{name}: {alarm}", remedy)
     found = queries.row(connection, "doctor_cold", table=managed.id)
     if found is None:
@@ -408,7 +411,7 @@ def _cold(connection: Connection, managed: Managed) -> Checks:
         yield Check(str(managed.table), "cold rows", OK, f"all of {at} were deleted, and are folded in their turn")
     else:
         text = f"{at} is empty, and the registry knows of rows"
-        yield Check(str(managed.table), "cold rows", PROBLEM, text, f"frostline verify {managed.table}")
+        yield Check(str(managed.table), "cold rows", PROBLEM, text, f"frostline verify {_named(managed)}")
 
 
 def _deleted(connection: Connection, managed: Managed, range_: Range) -> int:
@@ -423,11 +426,23 @@ def _deleted(connection: Connection, managed: Managed, range_: Range) -> int:
     return int(row[0])
 
 
+def _iceberg(settings: Settings, managed: Managed) -> Checks:
+    """What folding and archiving need; readers do without the catalog, and notice nothing when it is gone there."""
+    if managed.snapshot_id is None:
+        return
+    lake.load(settings, managed)
+    yield Check(str(managed.table), "Iceberg table", OK, f"{'.'.join(lake.identifier(managed))} is in the catalog")
+
+
 def _leftovers(connection: Connection, settings: Settings, managed: Managed) -> Checks:
     left = [one for one in clean.look(connection, settings, managed, settings.archive.orphan_age) if not one.kept]
     if left:
         kinds = Counter(one.what for one in left)
         found = f"dead runs left {', '.join(f'{count} {kind}' for kind, count in kinds.items())}"
-        yield Check(str(managed.table), "leftovers", WARNING, found, f"frostline clean {managed.table}")
+        yield Check(str(managed.table), "leftovers", WARNING, found, f"frostline clean {_named(managed)}")
     else:
         yield Check(str(managed.table), "leftovers", OK, "none")
+
+
+def _named(managed: Managed) -> str:
+    return shell_name(managed.table.schema, managed.table.name)

@@ -28,7 +28,7 @@ from frostline.catalog.install import install, uninstall
 from frostline.catalog.names import SERVER_NAME
 from frostline.config import Settings
 from frostline.delta import collect, follow
-from frostline.errors import RefusedError
+from frostline.errors import LakeError, RefusedError
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
 from frostline.local import artifacts, doctor
@@ -357,7 +357,7 @@ def _undone_by_hand(world: World, server: str) -> None:
         with breaking:
             check_ = found(world.settings)[key]
         assert (check_.verdict, words in check_.found) == (verdict, True), check_
-        assert check_.remedy or key == ("lake", "storage and catalog"), check_
+        assert check_.remedy, check_
     secret = world.settings.model_copy(
         update={"s3": world.settings.s3.model_copy(update={"secret_key": SecretStr("very-secret-key")})}
     )
@@ -410,6 +410,8 @@ def test_a_machine_without_java_jars_or_postgres(
     assert "cannot load extensions" in checks["this machine", "DuckDB"].found
     assert checks["this machine", "Spark"].remedy.startswith("pip install 'pyspark==4.1.*'")
     assert checks["Postgres", "connection"].verdict == PROBLEM
+    lake_ = checks["lake", "storage and catalog"]
+    assert (lake_.verdict, lake_.found.endswith("catalog jdbc, which is in Postgres, was not asked")) == (OK, True)
 
     monkeypatch.undo()
     _engine_of_another_machine(bare, tmp_path / "packages", monkeypatch)
@@ -419,6 +421,7 @@ def test_a_machine_without_java_jars_or_postgres(
     checks_ = {(one["area"], one["name"]): one for one in json.loads(done.stdout)["checks"]}
     assert checks_["Postgres", "extension"]["remedy"] == "CREATE EXTENSION postgres_fdw"
     assert checks_["registry", "version"]["remedy"] == "frostline init"
+    assert checks_["lake", "storage and catalog"]["verdict"] == OK  # `frostline init` makes the catalog
     assert "Traceback" not in done.stderr
 
 
@@ -455,16 +458,65 @@ def _mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_a_role_lacks_is_granted_as_told(world: World) -> None:
     """The registry of another role, and a wrapper that may not be used."""
-    name = f"keeper_{uuid.uuid4().hex[:8]}"
-    world.run(f"CREATE ROLE {name} LOGIN PASSWORD 'keeper'")
+    name = f"Odd keeper {uuid.uuid4().hex[:8]}"
+    world.run(f"CREATE ROLE \"{name}\" LOGIN PASSWORD 'keeper'")
     dsn = SecretStr(make_conninfo(world.dsn, user=name, password="keeper"))
     settings = world.settings.model_copy(update={"dsn": dsn})
+    check = found(settings)["lake", "storage and catalog"]
+    assert (check.verdict, "permission denied" in check.found, "GRANT" in check.remedy) == (PROBLEM, True, True)
     for key in (("Postgres", "extension"), ("Postgres", "grants")):
         check = found(settings)[key]
         assert check.verdict == PROBLEM
         world.run(check.remedy)
         assert found(settings)[key].verdict == OK
-    world.run(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+    assert found(settings)["lake", "storage and catalog"].verdict == OK
+    world.run(f'DROP OWNED BY "{name}" CASCADE; DROP ROLE "{name}"')
+
+
+def test_what_installing_needs_is_granted_as_told(database: str, settings: Settings) -> None:
+    name, key = f"Odd keeper {uuid.uuid4().hex[:8]}", ("Postgres", "grants")
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD 'keeper'")
+        dsn = make_conninfo(database, user=name, password="keeper")
+        theirs = settings.model_copy(update={"dsn": SecretStr(dsn)})
+        check = found(theirs)[key]
+        assert (check.verdict, len(check.remedy.splitlines())) == (PROBLEM, 3)
+        owner.execute(check.remedy)
+        assert found(theirs)[key].verdict == OK
+        assert install(dsn)
+        assert found(theirs)["lake", "storage and catalog"].verdict == OK
+        owner.execute(f'DROP OWNED BY "{name}" CASCADE; DROP ROLE "{name}"')
+
+
+def test_a_catalog_that_does_not_answer_or_has_lost_a_table_is_found(world: World) -> None:
+    world.run(EVENTS)
+    world.register("public.events", "100 years")
+    assert archived(world, "2024-02-01") == ["events_01"]
+    sound = found(world.settings)
+    assert sound["public.events", "Iceberg table"].verdict == OK
+
+    rename = "ALTER TABLE frostline_lake.{} RENAME TO {}"
+    with sql(world, rename.format("iceberg_tables", "x"), rename.format("x", "iceberg_tables")):
+        checks = found(world.settings)
+        with pytest.raises(LakeError, match="the Iceberg catalog in Postgres does not answer"):
+            archived(world, "2024-03-01")
+    assert list(checks) == list(sound)  # all of them are made
+    for key in (("lake", "storage and catalog"), ("public.events", "Iceberg table")):
+        assert checks[key].verdict == PROBLEM
+        assert checks[key].found.startswith("the Iceberg catalog in Postgres does not answer; ")
+        assert "iceberg_tables" in checks[key].found
+        assert "belong in the schema frostline_lake" in checks[key].remedy
+    assert checks["public.events", "cold rows"].verdict == OK
+
+    lost = "CREATE TABLE public.aside AS TABLE frostline_lake.iceberg_tables; DELETE FROM frostline_lake.iceberg_tables"
+    with sql(world, lost, "INSERT INTO frostline_lake.iceberg_tables TABLE public.aside; DROP TABLE public.aside"):
+        [check] = [one for one in examine(world.settings) if one.verdict == PROBLEM]
+    assert (check.area, check.name) == ("public.events", "Iceberg table")
+    assert check.found.endswith(" of public.events is gone from the catalog")
+    [(metadata,)] = world.run("SELECT metadata_location FROM frostline.tables")
+    assert metadata.endswith(".metadata.json")
+    assert metadata in check.remedy
+    assert wrong(world.settings) == []
 
 
 def test_a_table_that_is_half_partitioned_is_gone_on_with_as_told(world: World, tmp_path: Path) -> None:

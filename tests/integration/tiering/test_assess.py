@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from fix_commands import Run, failed_clearly
 from fix_tiering import World
+from frostline.catalog import describe
 from frostline.catalog.database import connect
 from frostline.report import Silent
 from frostline.tiering.assess.run import Assessed, assess
@@ -140,12 +142,43 @@ def test_a_role_that_may_read_one_table_is_told_which_it_may_not(server: str, re
     assert events.readable
     assert events.sampled is not None  # by way of the table: the partitions are not granted
     assert events.notes == []
-    assert events.next == "frostline register public.events --hot '3 months'   (as postgres)"
+    assert events.next == "frostline register public.events --hot '3 months'   # as postgres"
     assert not logs.readable
     assert logs.sizes is not None
     assert logs.sizes.heap > 5_000_000
     assert logs.notes == [f"not readable by this role: GRANT SELECT ON public.logs TO {role}"]
     assert logs.cold is None
+
+
+def test_what_it_says_to_run_can_be_pasted_whatever_the_names(server: str, request: pytest.FixtureRequest) -> None:
+    role = f"Odd {uuid.uuid4().hex[:6]}"
+    execute(
+        server,
+        f'CREATE ROLE "{role}" LOGIN PASSWORD \'reader\'; CREATE SCHEMA "order"; CREATE SCHEMA "It\'s";'
+        'CREATE TABLE "order"."My.Table" ("a,b" int, id int, "T s" timestamptz NOT NULL, PRIMARY KEY (id, "a,b"));'
+        'CREATE TABLE "It\'s"."events" ("T s" timestamptz PRIMARY KEY) PARTITION BY RANGE ("T s");'
+        "CREATE TABLE \"It's\".old PARTITION OF \"It's\".events FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');"
+        f'GRANT USAGE ON SCHEMA "It\'s" TO "{role}"',
+    )
+    request.addfinalizer(lambda: execute(server, f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'))
+    reader = make_conninfo(server, user=role, password="reader")
+    notes = {name: one.notes[0].removeprefix("not readable by this role: ") for name, one in look(reader).items()}
+    assert notes == {
+        "events": f'GRANT SELECT ON "It\'s".events TO "{role}"',
+        "My.Table": f'GRANT USAGE ON SCHEMA "order" TO "{role}"; GRANT SELECT ON "order"."My.Table" TO "{role}"',
+    }
+    for statements in notes.values():
+        execute(server, statements)
+    found = look(reader, '"It\'s".events', '"order"."My.Table"', hot="90 days")
+    assert all(one.readable for one in found.values())
+
+    register, partition = (shlex.split(found[name].next or "", comments=True)[1:] for name in ("events", "My.Table"))
+    assert register == ["register", '"It\'s".events', "--hot", "90 days"]
+    key = 'id,"a,b",T s'  # as CSV
+    assert partition == ["partition", 'order."My.Table"', "--by", "T s", "--period", "month", "--key", key]
+    with connect(server) as connection:
+        for command in (register, partition):
+            assert describe.resolve(connection, command[1])[1:] in {("It's", "events"), ("order", "My.Table")}
 
 
 def test_nobody_has_to_wait_and_it_waits_for_nobody(database: str) -> None:

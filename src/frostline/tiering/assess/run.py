@@ -6,7 +6,9 @@ ACCESS SHARE, waits for none longer than others wait behind ours, and ends after
 
 from __future__ import annotations
 
-import re
+import csv
+import io
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -27,12 +29,23 @@ from frostline.tiering import cautions, ddl, refusals
 from frostline.tiering.assess import ages, lockplan, sample, sizes
 from frostline.tiering.assess.sample import Measured
 from frostline.tiering.assess.sizes import Part, Sizes
+from frostline.tiering.checks import shell_name
 from frostline.tiering.locks import LOCK_TIMEOUT_MS
 from frostline.tiering.refusals import Objection
 
 LEAST = 1_000_000  # bytes: a smaller table is looked at closely when it is named
 _STATEMENT_TIMEOUT = "10s"
 _SAMPLED_PARTITIONS = 2
+# What this role lacks to read a table, and the statement that grants it.
+_GRANTS = """
+SELECT g.statement
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (VALUES
+    (has_schema_privilege(n.oid, 'USAGE'), format('GRANT USAGE ON SCHEMA %%I TO %%I', n.nspname, current_user)),
+    (has_table_privilege(c.oid, 'SELECT'), format('GRANT SELECT ON %%I.%%I TO %%I', n.nspname, c.relname, current_user))
+) g (granted, statement)
+WHERE c.oid = %s AND NOT g.granted
+"""
 _Result = TypeVar("_Result")
 
 
@@ -84,14 +97,6 @@ class Assessed:
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
 
-    @property
-    def quoted(self) -> str:
-        """As SQL and our commands take it."""
-        return ".".join(
-            part if re.fullmatch(r"[a-z_][a-z0-9_]*", part) else '"' + part.replace('"', '""') + '"'
-            for part in (self.schema, self.name)
-        )
-
 
 def assess(connection: Connection, hot: str, names: Sequence[str], top: int, report: Report) -> list[Assessed]:
     """Every table, or those named, the largest first; the `top` largest closely."""
@@ -138,7 +143,8 @@ def _listed(connection: Connection, row: tuple[Any, ...]) -> tuple[Assessed, lis
     kind = "registered" if registered else "partitioned" if relkind == "p" else "plain"
     one = Assessed(oid, schema, name, kind, readable)
     if not readable:
-        one.notes.append(f"not readable by this role: GRANT SELECT ON {one.quoted} TO {connection.info.user}")
+        lacking = "; ".join(statement for (statement,) in connection.execute(_GRANTS, (oid,)))
+        one.notes.append(f"not readable by this role: {lacking}")
     found = _tried(one, "its size", lambda: sizes.parts(connection, oid, (schema, name), readable=readable))
     # Somebody has locked it: what VACUUM has counted is known nevertheless.
     one.sizes = sizes.together(part.sizes for part in found) if found is not None else Sizes(0, guess, 0, 0)
@@ -308,18 +314,21 @@ def _advise(connection: Connection, one: Assessed, table: Table | None, hot: Hot
         one.cautions = _tried(one, "what to know", lambda: cautions.cautions(connection, table, cold_fk="check")) or []
         one.locks = _tried(one, "the lock plan", lambda: _locks(connection, one, table)) or []
         if not one.obstacles:
-            one.next = f"frostline register {shown_name(one.quoted)} --hot '{hot.text}'"
+            one.next = f"frostline register {shell_name(one.schema, one.name)} --hot {shlex.quote(hot.text)}"
     elif one.kind == "plain" and table is not None:
-        key = [*table.primary_key, *([table.key] if table.primary_key and table.key not in table.primary_key else [])]
-        renewed = f" --key {','.join(key)}" if len(key) > len(table.primary_key) else ""
-        one.next = f"frostline partition {shown_name(one.quoted)} --by {table.key} --period {one.period}{renewed}"
+        by = f"--by {shlex.quote(table.key)} --period {one.period}"
+        lacks = table.primary_key and table.key not in table.primary_key
+        renewed = f" --key {shlex.quote(_comma_separated([*table.primary_key, table.key]))}" if lacks else ""
+        one.next = f"frostline partition {shell_name(one.schema, one.name)} {by}{renewed}"
     if one.next is not None and table is not None and queries.row(connection, "foreign_owner", oid=one.oid) is not None:
-        one.next += f"   (as {table.owner})"
+        one.next += f"   # as {table.owner}"
 
 
-def shown_name(quoted: str) -> str:
-    """For a shell."""
-    return f"'{quoted}'" if '"' in quoted else quoted
+def _comma_separated(names: Sequence[str]) -> str:
+    """As `frostline partition --key` reads it."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
 
 
 def _locks(connection: Connection, one: Assessed, table: Table) -> list[lockplan.Lock]:
