@@ -480,7 +480,7 @@ def test_what_installing_needs_is_granted_as_told(database: str, settings: Setti
         dsn = make_conninfo(database, user=name, password="keeper")
         theirs = settings.model_copy(update={"dsn": SecretStr(dsn)})
         check = found(theirs)[key]
-        assert (check.verdict, len(check.remedy.splitlines())) == (PROBLEM, 3)
+        assert (check.verdict, len(check.remedy.split("; "))) == (PROBLEM, 3)
         owner.execute(check.remedy)
         assert found(theirs)[key].verdict == OK
         assert install(dsn)
