@@ -223,7 +223,7 @@ DECLARE
   lowest {key_type};
   altered bool;
   told_rows bigint;
-  depth int;  -- lines of what calls the statement
+  "!depth" int;  -- lines of what calls the statement; no column is called so
   more bool;
   older bool;
   alone bool;
@@ -246,12 +246,12 @@ BEGIN
   -- functions. Scans are numbered as they begin, so one more tells the gateway which those are.
   GET DIAGNOSTICS said = PG_CONTEXT;
   -- Of a statement that a client sends, the context is three lines: this function's, its call, the trigger's.
-  depth := length(said) - length(replace(said, E'\n', '')) - 2;
-  IF depth > 0 OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
+  "!depth" := length(said) - length(replace(said, E'\n', '')) - 2;
+  IF "!depth" > 0 OR EXISTS (SELECT FROM pg_cursors c WHERE c.name <> '') THEN
     PERFORM FROM {held} LIMIT 1;
   END IF;
   -- One round trip, in which they count as stored: from here on they are, or the statement fails.
-  WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = depth RETURNING h.*),
+  WITH held AS MATERIALIZED (DELETE FROM {held} h WHERE h._batch = "!depth" RETURNING h.*),
   kept AS (
     INSERT INTO {delta} ({columns}, _op, _seq, _prev)
     SELECT {columns}, held._op, held._seq, held._prev FROM held WHERE held._op IN ('U', 'T')

@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import Connection
-from frostline.catalog.names import DELTA_COLUMNS, SHAPE
+from frostline.catalog.names import SHAPE, reserved
 from frostline.catalog.registry import Managed
 from frostline.delta import collect, tables
 from frostline.delta.collect import Connections, ForeignKey, Target
@@ -178,7 +178,7 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
 def _refuse_kinds(connection: Connection, table: Table) -> None:
     """Names and types that registration refuses too."""
     for column in table.stored:
-        if column.name in (*DELTA_COLUMNS, "_batch") or column.name.startswith("!"):
+        if reserved(column.name):
             raise RefusedError(
                 f"cold rows of {table} cannot have a column called {column.name}",
                 hint=f"ALTER TABLE {table} RENAME COLUMN {column.name} TO ...",

@@ -81,6 +81,8 @@ def modify(text: str, tokens: Sequence[Token]) -> Modify:
         raise _not_ours()
     target = found[0]
     marks = [token for token in tokens[2:] if token.depth == 0 and token.word(*_CLAUSES)]
+    # SET is no reserved word: a column may be called so, and postgres_fdw does not quote it.
+    marks = [mark for at, mark in enumerate(marks) if mark.text != "set" or (verb == "UPDATE" and at == 0)]
     ends = [*(token.start for token in marks), len(text)][1:]
     spans = {mark.text: (mark.end, end) for mark, end in zip(marks, ends, strict=True)}
     where = spans.get("where")
@@ -162,7 +164,8 @@ def insert(text: str) -> Insert:
     if values is None or len(lists) < 2 or len(lists[0]) != len(lists[1]):
         raise QueryError("the gateway does not know this form of INSERT", sqlstate="0A000")
     places = tuple(int(token.text[1:]) - 1 if token.kind == "parameter" else None for token in lists[1])
-    skips = lexer.clause(tokens, "conflict") is not None
+    # Nor is CONFLICT; ON is.
+    skips = lexer.clause(tokens, "on") is not None
     return Insert(found[0], tuple(token.text for token in lists[0]), places, skips, returned(text, tokens))
 
 

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
-from frostline.catalog.names import DELTA_COLUMNS
+from frostline.catalog.names import reserved
 from frostline.model.bounds import KEY_TYPES
 from frostline.tiering.kept import unkept
 
@@ -94,8 +94,10 @@ def _key(connection: Connection, oid: int) -> Iterator[Objection]:
     for what, why in unkept(connection, oid):
         yield Objection(f"{what}, which the lake cannot keep: {why}", "use another type")
     for column in describe.columns(connection, oid):
-        if column.name in (*DELTA_COLUMNS, "_batch") or column.name.startswith("!"):
-            yield Objection(f"a column is called {column.name}, a name Frostline needs", "rename that column")
+        if reserved(column.name):
+            yield Objection(
+                f"a column is called {column.name}, a name Frostline or Iceberg needs", "rename that column"
+            )
         comparable = column.exact_equality and (column.storage.family in _KEY_FAMILIES or column.name in enums)
         if column.name in primary and not comparable:
             yield Objection(

@@ -13,7 +13,7 @@ from fix_tiering import World
 from frostline.errors import FrostlineError, LakeError, OperationError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.pipeline import export as pipeline
-from frostline.tiering.archive import swap
+from frostline.tiering.archive import swap, verify
 
 SIMPLE = """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -360,3 +360,22 @@ def test_a_lake_that_cannot_be_used_is_one_clear_error(world: World) -> None:
         world.archive("public.events")
     assert str(world.settings.warehouse) in str(error.value)
     assert world.run("SELECT count(*) FROM public.events") == [(1000,)]
+
+
+def test_a_table_that_is_altered_before_its_copy_is_compared_is_no_damage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written after that is not captured, so that the copy differs."""
+    world.run(SIMPLE)
+    world.register("public.events")
+
+    def act() -> None:
+        world.run("ALTER TABLE public.events ADD COLUMN w int")
+        world.run("UPDATE public.events SET v = -1 WHERE id = 5")
+
+    before(monkeypatch, verify, "verify", act)
+    with pytest.raises(OperationError, match="was altered, rewritten or had its triggers switched off meanwhile"):
+        world.archive("public.events")
+    assert world.run("SELECT count(*) FROM frostline.alarms") == [(0,)]
+    assert len(world.archive("public.events")) == 1
+    assert world.run("SELECT v FROM public.events WHERE id = 5") == [(-1,)]

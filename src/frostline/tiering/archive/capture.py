@@ -116,3 +116,11 @@ def _triggers(managed: Managed, leaf: Leaf) -> list[Composed]:
     # ALWAYS: logical replication and session_replication_role = replica pass ordinary triggers by.
     always = [SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(on, Identifier(n)) for n in (CAPTURE, NO_TRUNCATE)]
     return [*made, *always]
+
+
+def altered(operation: Operation) -> OperationError:
+    """What was exported and captured is not this table and this leaf any more, or not all of it."""
+    return OperationError(
+        f"{operation.leaf} was altered, rewritten or had its triggers switched off meanwhile; it stays in Postgres",
+        hint="run the same command again",
+    )

@@ -12,7 +12,6 @@ from psycopg.types.json import Jsonb
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.delta import tables as delta
-from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
@@ -52,7 +51,7 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
     try:
         with_short_locks(connection, work, f"swapping {leaf}", _wanted(connection, operation))
     except psycopg.errors.UndefinedTable as error:
-        raise _altered(operation) from error
+        raise capture.altered(operation) from error
 
 
 def drop(connection: Connection, operation: Operation) -> None:
@@ -116,14 +115,7 @@ def _check_unchanged(connection: Connection, operation: Operation) -> None:
         for schema, name in ((managed.table.schema, managed.table.name), managed.hot)
     ]
     if named != [managed.table.oid, managed.hot_oid] or capture.state(connection, managed, leaf) != operation.captured:
-        raise _altered(operation)
-
-
-def _altered(operation: Operation) -> OperationError:
-    return OperationError(
-        f"{operation.leaf} was altered, rewritten or had its triggers switched off meanwhile; it stays in Postgres",
-        hint="run the same command again",
-    )
+        raise capture.altered(operation)
 
 
 def _check_droppable(connection: Connection, operation: Operation) -> None:

@@ -10,6 +10,7 @@ from frostline.config import Settings
 from frostline.errors import Differs, Interrupted, OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
+from frostline.tiering.archive import capture
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.digest import Digest, differing, digest_of, exported_snapshot, first_keys, foreign_table
 
@@ -34,6 +35,7 @@ def verify(settings: Settings, operation: Operation) -> int:
             reached("verify.heap")
             lake = digest_of(connection, managed.table, foreign)
             if heap != lake:
+                _refuse_altered(settings, operation)
                 raise _mismatch(operation, heap, lake, first_keys(connection, managed, leaf, foreign))
             operation.digest = heap
             if _captured(connection, operation):
@@ -65,6 +67,13 @@ def _captured(connection: Connection, operation: Operation) -> bool:
     delta, within = Identifier(*operation.managed.delta), ddl.within(operation.managed.table, operation.range)
     query = SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(delta, within)
     return connection.execute(query).fetchone() == (True,)
+
+
+def _refuse_altered(settings: Settings, operation: Operation) -> None:
+    """Looked at as it is now: a change that came after the table was altered has passed the capture by."""
+    with connect(settings.dsn.get_secret_value(), application="frostline verify") as connection:
+        if capture.state(connection, operation.managed, operation.leaf) != operation.captured:
+            raise capture.altered(operation)
 
 
 def _mismatch(operation: Operation, heap: Digest, lake: Digest, keys: list[str]) -> Differs:
