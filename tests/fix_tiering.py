@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
@@ -174,3 +174,20 @@ def as_role(world: World) -> Iterator[World]:
     with psycopg.connect(world.dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(name)))
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def keeper(as_role: World, world: World) -> Iterator[World]:
+    """`as_role`, which has installed all of ours itself and runs a gateway: as on managed Postgres."""
+    role, name = (conninfo_to_dict(one.dsn)[part] for one, part in ((as_role, "user"), (world, "dbname")))
+    world.gateway.stop(grace=0)
+    world.run("DROP EXTENSION postgres_fdw CASCADE; DROP SCHEMA frostline, frostline_delta, frostline_lake CASCADE")
+    world.run(
+        f'CREATE EXTENSION postgres_fdw; GRANT CREATE ON DATABASE "{name}" TO {role};'
+        f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {role}"
+    )
+    install(as_role.dsn)
+    as_role.gateway = Gateway(as_role.settings)
+    as_role.gateway.start()
+    yield as_role
+    as_role.gateway.stop(grace=0)

@@ -9,8 +9,6 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from fix_tiering import World
-from frostline.catalog.install import install
-from frostline.gateway.server import Gateway
 
 SHAPE = """
 CREATE TABLE {table} (
@@ -120,26 +118,12 @@ def test_a_role_with_nothing_but_select_reads_the_cold_rows(world: World) -> Non
         reader.execute("RESET ROLE; DROP OWNED BY only_reader; DROP ROLE only_reader")
 
 
-def test_it_all_works_without_superuser(as_role: World, world: World) -> None:
+def test_it_all_works_without_superuser(keeper: World) -> None:
     """As on managed Postgres: a role that owns its tables and was granted what `init` names."""
-    keeper = psycopg.conninfo.conninfo_to_dict(as_role.dsn)["user"]
-    name = psycopg.conninfo.conninfo_to_dict(world.dsn)["dbname"]
-    world.gateway.stop(grace=0)
-    world.run("DROP EXTENSION postgres_fdw CASCADE; DROP SCHEMA frostline, frostline_delta, frostline_lake CASCADE")
-    world.run(
-        f'CREATE EXTENSION postgres_fdw; GRANT CREATE ON DATABASE "{name}" TO {keeper};'
-        f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {keeper}"
-    )
-    install(as_role.dsn)
-    as_role.gateway = Gateway(as_role.settings)
-    as_role.gateway.start()
-    try:
-        made = make(as_role, PLAIN)
-        as_role.register(quoted(made))
-        assert len(as_role.archive(quoted(made))) == 2
-        assert answers(as_role, made, "table") == answers(as_role, made, "copy")
-    finally:
-        as_role.gateway.stop(grace=0)
+    made = make(keeper, PLAIN)
+    keeper.register(quoted(made))
+    assert len(keeper.archive(quoted(made))) == 2
+    assert answers(keeper, made, "table") == answers(keeper, made, "copy")
 
 
 def test_without_the_gateway_hot_queries_answer_and_cold_ones_say_what_to_start(world: World) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -627,13 +627,20 @@ class View:
         names = [*(column_name(column.number) for column in columns), "op", "seq"]
         loads = [*(c.storage.load.replace("{c}", column_name(c.number)) for c in columns), "op", "CAST(seq AS BIGINT)"]
         schema = pa.schema([(n, pa.string()) for n in names])
-        with self.backing.running(), psycopg.ServerCursor(self.backing.connection, name) as rows:
+        with self.backing.running(), _cursor(self.backing.connection, name) as rows:
             rows.execute(query)
             while found := rows.fetchmany(_LOAD_ROWS):
                 arrays: list[Any] = [pa.array(values, pa.string()) for values in zip(*found, strict=True)]
                 target.register("versions", pa.Table.from_arrays(arrays, schema=schema))
                 target.execute(f"INSERT INTO {name} SELECT {', '.join(loads)} FROM versions")
                 target.unregister("versions")
+
+
+@contextmanager
+def _cursor(connection: psycopg.Connection[Any], name: str) -> Iterator[psycopg.ServerCursor[Any]]:
+    """Closed in any case: one that Postgres went away from while it was being closed has to be told again."""
+    with closing(psycopg.ServerCursor(connection, name)) as rows, rows:
+        yield rows
 
 
 def _probe_name(table_id: int) -> str:

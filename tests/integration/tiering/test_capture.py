@@ -6,9 +6,7 @@ import psycopg
 import pytest
 
 from fix_tiering import World
-from frostline.catalog.install import install
 from frostline.errors import OperationError
-from frostline.gateway.server import Gateway
 from frostline.pipeline import export as pipeline
 from frostline.tiering.archive import capture, swap
 from integration.tiering.test_hostile import SIMPLE, before
@@ -35,39 +33,26 @@ def test_triggers_that_were_switched_off_and_on_as_they_were_are_noticed(
 
 
 def test_a_row_that_a_policy_hides_from_the_capture_is_not_taken_for_deleted(
-    as_role: World, world: World, monkeypatch: pytest.MonkeyPatch
+    keeper: World, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = psycopg.conninfo.conninfo_to_dict(as_role.dsn)["user"]
-    name = psycopg.conninfo.conninfo_to_dict(world.dsn)["dbname"]
-    world.gateway.stop(grace=0)
-    world.run("DROP EXTENSION postgres_fdw CASCADE; DROP SCHEMA frostline, frostline_delta, frostline_lake CASCADE")
-    world.run(
-        f'CREATE EXTENSION postgres_fdw; GRANT CREATE ON DATABASE "{name}" TO {keeper};'
-        f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {keeper}; GRANT CREATE ON SCHEMA public TO {keeper}"
+    world.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    keeper.run(
+        SIMPLE + "ALTER TABLE public.events_01 ENABLE ROW LEVEL SECURITY;"
+        "CREATE POLICY half ON public.events_01 USING (id < 100)"
     )
-    install(as_role.dsn)
-    as_role.gateway = Gateway(as_role.settings)
-    as_role.gateway.start()
-    try:
-        as_role.run(
-            SIMPLE + "ALTER TABLE public.events_01 ENABLE ROW LEVEL SECURITY;"
-            "CREATE POLICY half ON public.events_01 USING (id < 100)"
-        )
-        as_role.register("public.events")
+    keeper.register("public.events")
 
-        def act() -> None:
-            as_role.run("ALTER TABLE public.events_01 FORCE ROW LEVEL SECURITY")
-            world.run("UPDATE public.events SET v = -1 WHERE id = 500")
-            as_role.run("ALTER TABLE public.events_01 NO FORCE ROW LEVEL SECURITY")
+    def act() -> None:
+        keeper.run("ALTER TABLE public.events_01 FORCE ROW LEVEL SECURITY")
+        world.run("UPDATE public.events SET v = -1 WHERE id = 500")
+        keeper.run("ALTER TABLE public.events_01 NO FORCE ROW LEVEL SECURITY")
 
-        before(monkeypatch, swap, "swap", act)
-        with pytest.raises(OperationError, match="it stays in Postgres"):
-            as_role.archive("public.events")
-        assert world.run("SELECT v FROM public.events WHERE id = 500") == [(-1,)]
-        assert len(as_role.archive("public.events")) == 1
-        assert world.run("SELECT v FROM public.events WHERE id = 500") == [(-1,)]
-    finally:
-        as_role.gateway.stop(grace=0)
+    before(monkeypatch, swap, "swap", act)
+    with pytest.raises(OperationError, match="it stays in Postgres"):
+        keeper.archive("public.events")
+    assert world.run("SELECT v FROM public.events WHERE id = 500") == [(-1,)]
+    assert len(keeper.archive("public.events")) == 1
+    assert world.run("SELECT v FROM public.events WHERE id = 500") == [(-1,)]
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

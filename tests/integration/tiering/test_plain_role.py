@@ -6,13 +6,10 @@ import logging
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from fix_tiering import World
 from frostline.catalog import pins
 from frostline.catalog.database import connect
-from frostline.catalog.install import install
-from frostline.gateway.server import Gateway
 
 TABLE = """
 CREATE SCHEMA own;
@@ -24,30 +21,15 @@ SELECT i, timestamptz '2020-01-01' + i * interval '1 h', 'k' || i % 3 FROM gener
 """
 
 
-def test_no_part_of_the_gateway_needs_a_superuser(
-    as_role: World, world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    keeper, name = conninfo_to_dict(as_role.dsn)["user"], conninfo_to_dict(world.dsn)["dbname"]
-    world.gateway.stop(grace=0)
-    world.run("DROP EXTENSION postgres_fdw CASCADE; DROP SCHEMA frostline, frostline_delta, frostline_lake CASCADE")
-    world.run(
-        f'CREATE EXTENSION postgres_fdw; GRANT CREATE ON DATABASE "{name}" TO {keeper};'
-        f"GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO {keeper}"
-    )
-    install(as_role.dsn)
-    as_role.gateway = Gateway(as_role.settings)
-    as_role.gateway.start()
-    try:
-        with caplog.at_level(logging.WARNING):
-            as_role.run(TABLE)
-            as_role.register("own.events")
-            assert [one.rows for one in as_role.archive("own.events")] == [744]
-            as_role.gateway.renew()
-        assert [record.getMessage() for record in caplog.records if record.name.startswith("frostline")] == []
-        _look(as_role)
-        _alter(as_role)
-    finally:
-        as_role.gateway.stop(grace=0)
+def test_no_part_of_the_gateway_needs_a_superuser(keeper: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        keeper.run(TABLE)
+        keeper.register("own.events")
+        assert [one.rows for one in keeper.archive("own.events")] == [744]
+        keeper.gateway.renew()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("frostline")] == []
+    _look(keeper)
+    _alter(keeper)
 
 
 def _look(as_role: World) -> None:
