@@ -18,7 +18,7 @@ from bench.clients import Clients
 from bench.measure import Result, cost, interleaved, speed
 from bench.world import World
 from frostline.catalog import registry
-from frostline.catalog.database import connect
+from frostline.catalog.database import LOCK_TIMEOUT_MS, connect
 from frostline.catalog.registry import Managed
 from frostline.lake import catalog as lake
 from frostline.local import artifacts
@@ -26,7 +26,6 @@ from frostline.pipeline import export, session
 from frostline.report import Silent
 from frostline.tiering import register, shape
 from frostline.tiering.archive.run import archive
-from frostline.tiering.locks import LOCK_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

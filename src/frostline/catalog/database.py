@@ -12,6 +12,9 @@ MINIMUM_VERSION = 150000  # postgres_fdw learned application_name escapes in 15
 # Seen up to 18.4, and right in 18.6: a generic plan of UPDATE or DELETE that leaves partitions out when it starts
 # takes heaps among the rest for the foreign tables that stood in their place, and the server crashes.
 MISCOUNTING = range(180000, 180006)
+LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
+# A deadlock with a user's transaction is one more way of not getting a lock.
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 # What a role or a database may have set otherwise, and our work cannot have.
 SESSION = {
     # Bounds and values are read as text: it must not depend on who asks.

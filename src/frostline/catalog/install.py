@@ -11,17 +11,14 @@ from importlib import resources
 import psycopg
 from psycopg import sql
 
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import BUSY, LOCK_TIMEOUT_MS, Connection, connect
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
 from frostline.errors import DatabaseError
 
 # Any number will do as long as every installer takes the same one.
 _INSTALL_LOCK = 7_346_215_001
 _EXTENSION = "postgres_fdw"
-_LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 PATIENCE_SECONDS = 300.0
-# A deadlock with a user's transaction is one more way of not getting the lock.
-_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 Migration = tuple[int, str, str]
 
@@ -43,7 +40,7 @@ def install(dsn: str) -> list[str]:
         while True:
             try:
                 return _all(connection)
-            except _BUSY as busy:
+            except BUSY as busy:
                 if time.monotonic() > deadline:
                     raise _no_patience(connection) from busy
             time.sleep(random.uniform(0.5, 1.5))
@@ -53,7 +50,7 @@ def _all(connection: Connection) -> list[str]:
     """In one short transaction: every cold read needs the tables that it locks, and waits behind it."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_INSTALL_LOCK,))
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_MS}ms'")
+        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")
         first, later = _around_the_server(pending(connection))
         done = [_apply(connection, *migration) for migration in first]
         done += _extension(connection)
@@ -91,16 +88,17 @@ def _around_the_server(found: list[Migration]) -> tuple[list[Migration], list[Mi
 
 def pending(connection: Connection) -> list[Migration]:
     """The migrations this database has not seen."""
+    known = list(migrations())
     if connection.execute("SELECT to_regclass('frostline.migrations')").fetchone() == (None,):
-        return list(migrations())
+        return known
     applied = {number for (number,) in connection.execute("SELECT number FROM frostline.migrations")}
-    newer = applied - {number for number, _, _ in migrations()}
+    newer = applied - {number for number, _, _ in known}
     if newer:
         raise DatabaseError(
             f"the registry here is at migration {max(newer)}, newer than this Frostline knows",
             hint="upgrade Frostline on this machine",
         )
-    return [migration for migration in migrations() if migration[0] not in applied]
+    return [migration for migration in known if migration[0] not in applied]
 
 
 def print_sql(connection: Connection | None) -> str:
@@ -195,7 +193,7 @@ def grants(connection: Connection) -> Iterator[tuple[bool, str]]:
 def _apply(connection: Connection, number: int, name: str, text: str) -> str:
     try:
         connection.execute(text)
-    except _BUSY:
+    except BUSY:
         raise
     except psycopg.Error as error:
         raise DatabaseError(f"migration {name} failed and was rolled back: {error}") from error

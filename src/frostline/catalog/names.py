@@ -13,7 +13,12 @@ MARKER = 0  # in frostline.columns: the number of the lake's own column, which n
 DELTA_COLUMNS = ("_op", "_seq", "_prev")
 # Iceberg has these of its own in every table: Spark would not merge into one with columns of such names.
 _ICEBERG_COLUMNS = (
-    *("_file", "_pos", "_partition", "_spec_id", "_deleted", "_row_id"),
+    "_file",
+    "_pos",
+    "_partition",
+    "_spec_id",
+    "_deleted",
+    "_row_id",
     "_last_updated_sequence_number",
 )
 

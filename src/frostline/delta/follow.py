@@ -15,7 +15,7 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import queries, registry
-from frostline.catalog.database import Connection
+from frostline.catalog.database import BUSY, LOCK_TIMEOUT_MS, Connection
 from frostline.catalog.names import SHAPE, reserved
 from frostline.catalog.registry import Managed
 from frostline.delta import collect, tables
@@ -24,9 +24,7 @@ from frostline.errors import DatabaseError, OperationError, RefusedError
 from frostline.model import types
 from frostline.model.tables import Column, Table
 
-_LOCK_TIMEOUT = "100ms"  # how long others may queue behind us
 _PAUSE_SECONDS = 0.05
-_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ def follow(connection: Connection, id_: int, patience: float = 5.0) -> Managed:
     while True:
         try:
             with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_MS}ms'")
                 return _follow(connection, id_)
-        except _BUSY as busy:
+        except BUSY as busy:
             if time.monotonic() > deadline:
                 raise OperationError(
                     f"what belongs to the table registered under number {id_} could not follow its new columns",

@@ -15,11 +15,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
-import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from frostline.catalog import identity, queries, registry
-from frostline.catalog.database import Connection
+from frostline.catalog.database import BUSY, LOCK_TIMEOUT_MS, Connection
 from frostline.catalog.names import FENCE, LAKE_WRITER
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -27,7 +26,6 @@ from frostline.errors import Interrupted, Occupied
 
 Result = TypeVar("Result")
 
-LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 PATIENCE_SECONDS = 300.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.4  # a try in five tenths of a second, of which it takes one at most
 _LONG_PAUSE = 2.0  # while somebody is there who stays
@@ -35,8 +33,6 @@ _LOOK_SECONDS = 0.05
 _STAYS_SECONDS = 1.0  # a transaction older than this will not end within the next tenth of a second
 _SHOWN = 5
 _DYING_SECONDS = 3.0
-# A deadlock with a user's transaction is one more way of not getting the lock.
-_BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ def with_short_locks(
             with connection.transaction():
                 connection.execute(f"SET LOCAL lock_timeout = '{wanted.timeout_ms}ms'")
                 result = work()
-        except _BUSY as busy:
+        except BUSY as busy:
             found = holders(connection, wanted)
             if time.monotonic() > deadline:
                 raise _no_patience(connection, what, wanted, found) from busy

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from frostline.catalog import queries
-from frostline.catalog.database import Connection
+from frostline.catalog.database import LOCK_TIMEOUT_MS, Connection
 from frostline.tiering.ddl import IDENTITY_IN_PARTITIONS
-from frostline.tiering.locks import LOCK_TIMEOUT_MS
 
 _ROWS_PER_SECOND = 400_000  # an export on two cores; more cores, more rows
 _BYTES_PER_SECOND = 500_000_000  # a scan that checks a condition

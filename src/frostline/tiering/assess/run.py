@@ -17,7 +17,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
 from frostline.catalog import describe, queries
-from frostline.catalog.database import Connection
+from frostline.catalog.database import LOCK_TIMEOUT_MS, Connection
 from frostline.errors import ConfigError
 from frostline.model import ages as model
 from frostline.model.ages import Bin, Span
@@ -30,7 +30,6 @@ from frostline.tiering.assess import ages, lockplan, sample, sizes
 from frostline.tiering.assess.sample import Measured
 from frostline.tiering.assess.sizes import Part, Sizes
 from frostline.tiering.checks import shell_name
-from frostline.tiering.locks import LOCK_TIMEOUT_MS
 from frostline.tiering.refusals import Objection
 
 LEAST = 1_000_000  # bytes: a smaller table is looked at closely when it is named

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
-from frostline.errors import OperationError
+from frostline.errors import Occupied
 from frostline.tiering.partition.plan import Plan
 from frostline.tiering.partition.shape import Shape
 
@@ -81,7 +81,7 @@ def only_run(connection: Connection, oid: int, name: str) -> Iterator[Work | Non
     found = find(connection, oid)
     key = (_LOCK, found.source if found is not None else oid)
     if connection.execute("SELECT pg_try_advisory_lock(%s, %s::oid::int)", key).fetchone() != (True,):
-        raise OperationError(f"another run is partitioning {name}; nothing was changed", sqlstate="55P03")
+        raise Occupied(f"another run is partitioning {name}; nothing was changed")
     try:
         yield find(connection, oid)
     finally:

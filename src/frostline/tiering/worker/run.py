@@ -17,7 +17,7 @@ from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.catalog.workers import Worker
 from frostline.config import Settings
-from frostline.errors import DatabaseError, OperationError, Stopped
+from frostline.errors import DatabaseError, Occupied, Stopped
 from frostline.metrics import served
 from frostline.report import Report
 from frostline.tiering.archive.run import Warm
@@ -143,10 +143,9 @@ def _stand_by(lead: Lead, signals: Signals, *, once: bool) -> bool:
     waited, told = 0.0, False
     while not lead.take():
         if once and waited >= _ONCE_SECONDS:
-            raise OperationError(
+            raise Occupied(
                 "another worker leads; nothing was done",
                 hint="`frostline status` shows it; it does all that this one would",
-                sqlstate="55P03",
             )
         if not told:
             log.info("another worker leads; standing by")
