@@ -110,11 +110,17 @@ _KEPT = 1000
 _current: WeakKeyDictionary[Connection[Any], dict[int, tuple[Row, ColdTable]]] = WeakKeyDictionary()
 
 # Which version of everything a description is made from is visible, by the transactions that wrote it: a fifth of the
-# cost of the rows themselves, and mostly they are known. What only has names is known by these.
+# cost of the rows themselves, and mostly they are known. What only has names is known by these, and the user's
+# types by what is in them.
 _VERSIONS = """
 SELECT t.relation, t.delta, t.xmin,
        ARRAY(SELECT CASE WHEN a.atttypid < 16384 THEN a.xmin::text
-                         ELSE a.xmin::text || pg_catalog.format_type(a.atttypid, a.atttypmod) END
+                         ELSE concat(a.xmin::text, pg_catalog.format_type(a.atttypid, a.atttypmod), (
+                             SELECT CASE WHEN ty.typtype = 'e' THEN ARRAY(SELECT e.xmin FROM pg_catalog.pg_enum e
+                                                                          WHERE e.enumtypid = ty.oid)::text
+                                         WHEN ty.typtype <> 'b' OR ty.typelem <> 0
+                                         THEN frostline.sense(ty.oid)::text END
+                             FROM pg_catalog.pg_type ty WHERE ty.oid = a.atttypid)) END
              FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.relation AND a.attnum > 0),
        ARRAY(SELECT i.xmin FROM pg_catalog.pg_index i WHERE i.indrelid = t.hot),
        ARRAY(SELECT c.xmin FROM frostline.columns c WHERE c.table_id = t.id),
@@ -170,6 +176,8 @@ SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS t
        fc.base IS NULL OR (fc.base, fc.typmod) = (base.oid, base.typmod) AS same_type,
        pg_catalog.format_type(fc.base, fc.typmod) AS old_type, old.typname AS old_typname, fc.typmod AS old_typmod,
        base.builtin AND old.typnamespace = 'pg_catalog'::regnamespace AS comparable,
+       CASE WHEN fc.sense IS NOT NULL THEN frostline.sense_changed(fc.sense, frostline.sense(base.oid)) END
+           AS sense_changed,
        con.nspname AS collation_schema, co.collname AS collation_name,
        coalesce(co.collisdeterministic, true) AS deterministic,
        CASE co.collprovider WHEN 'd' THEN d.datlocprovider ELSE co.collprovider END AS provider,
@@ -349,7 +357,7 @@ def _unreadable(row: Mapping[str, Any]) -> str | None:
     if row["undecided"] is not None:
         return str(row["undecided"])
     if row["same_type"]:
-        return None
+        return f"its type was changed: {row['sense_changed']}" if row["sense_changed"] is not None else None
     old, new = (row["old_typname"], row["old_typmod"]), (row["typname"], row["typmod"])
     if row["comparable"] and promotes(old, new):
         return None

@@ -49,6 +49,8 @@ def test_an_earlier_registration_goes_on(upgraded: World) -> None:
         assert install.pending(connection) == []
         assert writing.equip(connection) == ["what writes cold rows of public.events"]
         assert writing.equip(connection) == []
+    # The labels of the one enum.
+    assert world.run("SELECT attnum FROM frostline.columns WHERE sense IS NOT NULL") == [(5,)]
     before = world.run(ROWS)
     assert len(before) == 300
     assert [archived.rows for archived in world.archive("public.events")] == [124, 116]

@@ -87,12 +87,20 @@ WHERE table_id = %(table)s AND lake_name IS NOT NULL;
 -- name: recorded_columns
 -- All that is recorded of a table's columns, those that were dropped included; the type as Postgres prints it.
 SELECT c.attnum, c.lake_name, c.field_id, c.delta_name, c.base::oid, c.typmod, format_type(c.base, c.typmod), t.typname,
-       t.typnamespace = 'pg_catalog'::regnamespace, c.missing, c.undecided
+       t.typnamespace = 'pg_catalog'::regnamespace, c.missing, c.undecided,
+       c.sense
 FROM frostline.columns c LEFT JOIN pg_type t ON t.oid = c.base
 WHERE c.table_id = %(table)s AND c.attnum > 0;
 
 -- name: shape
 SELECT frostline.shape(t.id), t.followed FROM frostline.tables t WHERE t.id = %(table)s;
+
+-- name: senses
+-- A table's shape and, as of the same moment, what the text of its columns' values depends on.
+SELECT frostline.shape(t.id),
+       (SELECT coalesce(jsonb_object_agg(a.attnum, frostline.sense(a.atttypid)), '{}') FROM pg_attribute a
+        WHERE a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384)
+FROM frostline.tables t WHERE t.id = %(table)s;
 
 -- name: lake_names_taken
 -- Lake tables in use, those of tables that are no longer registered included.
@@ -141,6 +149,14 @@ FROM pg_class c
 LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace
 LEFT JOIN pg_am a ON a.oid = c.relam
 WHERE c.oid = %(oid)s;
+
+-- name: statistics_targets
+-- SET STATISTICS of columns, of a partition or else of its table.
+SELECT t.attname, coalesce(nullif(p.attstattarget, -1), t.attstattarget)
+FROM pg_attribute t LEFT JOIN pg_attribute p ON p.attrelid = %(partition)s AND p.attname = t.attname
+WHERE t.attrelid = %(table)s AND t.attnum > 0 AND NOT t.attisdropped
+  AND coalesce(nullif(p.attstattarget, -1), t.attstattarget) >= 0
+ORDER BY t.attnum;
 
 -- name: references
 -- Outbound foreign keys: what a trigger on the referenced table must know.
@@ -354,14 +370,16 @@ ORDER BY 1;
 SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND conparentid = 0 ORDER BY 1;
 
 -- name: state_of_leaf
--- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always; by whom, for
--- they may have been switched off and on again), the table's shape, the leaf's bounds, and how often a change was not
--- captured.
+-- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), the table's
+-- shape, the leaf's bounds, where its changes are noted, and how often one was not. By whom each was left as it is (xmin) is part
+-- of it, for it may have been altered and be as it was again.
 SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
        ARRAY(SELECT tgname || ' ' || tgenabled::text || ' ' || xmin::text FROM pg_trigger
              WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1),
        frostline.shape(%(table)s), pg_get_expr(c.relpartbound, c.oid),
-       (SELECT last_value + is_called::int FROM frostline.missed)
+       (SELECT last_value + is_called::int FROM frostline.missed),
+       c.xmin::text, ARRAY(SELECT a.xmin::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
+       pg_relation_filenode(to_regclass('frostline_delta.touched_' || %(table)s))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
 
@@ -714,12 +732,12 @@ WHERE x.indrelid = %(oid)s AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.c
 ORDER BY c.oid;
 
 -- name: unfinished_untiers
--- Operations that bring a period back and whose run ended before they did; with the leaf they made, and whether every
--- change of the period is written to it as well.
+-- Operations that bring a period back and whose run ended before they did, or left their trigger; with the leaf they
+-- made, and whether every change of the period is written to it as well.
 SELECT o.id, o.leaf, o.lower, o.upper, l.oid, n.nspname, l.relname,
        EXISTS (SELECT FROM pg_trigger g WHERE g.tgrelid = t.delta AND g.tgname = '!frostline follow ' || o.id
                                           AND g.tgenabled = 'A') AS followed,
-       o.loaded_from IS NOT DISTINCT FROM t.snapshot_id AS current
+       o.loaded IS NOT NULL AND o.loaded_from IS NOT DISTINCT FROM t.snapshot_id AS current, o.state = 'done' AS done
 FROM frostline.operations o
 JOIN frostline.tables t ON t.id = o.table_id
 LEFT JOIN pg_namespace n ON n.nspname = 'frostline_untier_' || o.id
@@ -762,7 +780,8 @@ WHERE f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamesp
 -- What stands in the schema of changes for one registered table beside its delta.
 SELECT c.relname, c.relkind::text FROM pg_class c
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind IN ('r', 'f')
-  AND c.relname IN ('held_' || %(table)s, 'references_' || %(table)s, 'shape_' || %(table)s);
+  AND c.relname IN ('held_' || %(table)s, 'references_' || %(table)s, 'shape_' || %(table)s,
+                    'touched_' || %(table)s);
 
 -- name: identity_defaults
 -- Defaults of leaves that stand in for an identity column, before partitions shared the table's (17).
