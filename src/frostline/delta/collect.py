@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.names import FENCE, HELD_SCHEMA, SERVER_NAME
-from frostline.delta.tables import SCHEMA
+from frostline.delta.tables import SCHEMA, quoted
 from frostline.model.tables import Table
 from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
 BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
-VERSION = "stores cold rows, version 12"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 13"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of a batch takes what is held, whichever that is: the number says how deep the statement stands that stores
 # it among those that call each other. The first row it returns says that all of them follow, or that they are too many
 # for that. It says so in other signs with every change of what function and gateway say to each other; by those of
@@ -92,7 +92,7 @@ class Target:
 
 def create(target: Target, connections: Connections) -> list[Composed]:
     """The foreign table of what is held, and the functions that store it; made anew when they exist."""
-    return [*held(target), *references(target), *functions(target, connections)]
+    return [*held(target), *functions(target, connections), *references(target)]
 
 
 def functions(target: Target, connections: Connections) -> list[Composed]:
@@ -191,6 +191,10 @@ def references(target: Target) -> list[Composed]:
             )
             for key in target.references
         ),
+        # Its rows are never updated: by an UPDATE whoever looks for rows that refer to one has stored what is held.
+        SQL("CREATE TRIGGER {} BEFORE UPDATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION frostline.{}()").format(
+            Identifier(TRIGGER + BEFORE), name, Identifier(begins_name(target.id))
+        ),
     ]
 
 
@@ -203,11 +207,8 @@ def _store(target: Target) -> Composed:
     passing = SQL(
         ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if found else ""
     ).format(*([name, _referring(found)] if found else []))
-    return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}(relation oid, subject bool)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET row_security = off AS $frostline$
-#variable_conflict use_column
+    body = SQL(
+        """#variable_conflict use_column
 DECLARE
   found_rows bigint;
   kept_rows bigint;
@@ -352,9 +353,8 @@ BEGIN
       MESSAGE = {moved},
       HINT = 'Nothing was changed. Retry the transaction.';
   END IF;
-END $frostline$"""
+END"""
     ).format(
-        function=Identifier(f"store_{id_}"),
         key_type=SQL(table.key_type),
         key_column=Identifier(table.key),
         too_old=Literal(f"rows of {_percent(str(table))} with {_percent(table.key)} before %s are not kept any more"),
@@ -387,6 +387,11 @@ END $frostline$"""
         overtaken=Literal(f"could not serialize access to cold rows of {table} due to concurrent update"),
         moved=Literal(f"could not serialize access to cold rows of {table}: the lake has changed meanwhile"),
     )
+    return SQL(
+        """CREATE OR REPLACE FUNCTION frostline.{}(relation oid, subject bool)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET row_security = off AS {}"""
+    ).format(Identifier(f"store_{id_}"), quoted(body))
 
 
 def _unequipped(id_: int) -> Composed:
@@ -436,10 +441,8 @@ def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Compos
         END IF;
       END;"""
         ).format(_asked(Literal(str(id_)), "answer"), _reaching(store))
-    return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
-BEGIN
+    body = SQL(
+        """BEGIN
   IF {met} THEN
     {look}
     IF FOUND THEN
@@ -450,8 +453,9 @@ BEGIN
     END IF;
   END IF;
   RETURN NULL;
-END $frostline$"""
-    ).format(function=Identifier(function_name(id_)), met=_MET, look=_look(connections), id=Literal(id_), store=store)
+END"""
+    ).format(met=_MET, look=_look(connections), id=Literal(id_), store=store)
+    return _trigger_function(function_name(id_), body)
 
 
 def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Composed:
@@ -473,10 +477,8 @@ def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Compo
     )
     if not connections.used_in_transaction:
         call = _reaching(call)
-    return SQL(
-        """CREATE OR REPLACE FUNCTION frostline.{function}() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER AS $frostline$
-DECLARE
+    body = SQL(
+        """DECLARE
   inside text;  -- what calls this statement
   depth int;  -- and so many lines of it
   first bool;  -- of those that were called, as far as the setting knows
@@ -499,15 +501,21 @@ BEGIN
     {call}
   END IF;
   RETURN NULL;
-END $frostline$"""
+END"""
     ).format(
-        function=Identifier(begins_name(id_)),
         met=_MET,
         look=_look(connections),
         setting=Literal(inside_name(id_)),
         id=Literal(str(id_)),
         call=call,
     )
+    return _trigger_function(begins_name(id_), body)
+
+
+def _trigger_function(name: str, body: Composed) -> Composed:
+    return SQL(
+        "CREATE OR REPLACE FUNCTION frostline.{}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS {}"
+    ).format(Identifier(name), quoted(body))
 
 
 def _look(connections: Connections) -> Composed:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries, registry
 from frostline.catalog.database import BUSY, LOCK_TIMEOUT_MS, Connection
@@ -42,6 +44,15 @@ class Recorded:
     builtin: bool
     missing: str | None
     undecided: str | None
+    sense: Any
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The table at one moment. Our lock keeps it as it is, but not the types of its columns."""
+
+    shape: str
+    senses: dict[int, Any]  # by attribute number
 
 
 def follow(connection: Connection, id_: int, patience: float = 5.0) -> Managed:
@@ -108,17 +119,18 @@ def _follow(connection: Connection, id_: int) -> Managed:
     if _current(connection, id_):
         return registry.get_by_id(connection, id_)
     managed = registry.get_by_id(connection, id_)
+    seen = _seen(connection, id_)
     known = recorded(connection, id_)
     _note_added(connection, managed, known)
     known = recorded(connection, id_)
-    _refuse(connection, managed, known)
+    _refuse(connection, managed, known, seen)
     statements = [*_delta_changes(managed, known)]
     if statements:
         lock = SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*managed.delta))
         statements = [lock, *_stop(connection, managed), *statements, *collect.held(_target(connection, managed))]
     for statement in (*statements, *_made_anew(connection, managed)):
         connection.execute(statement)
-    _record(connection, managed, known)
+    _record(connection, managed, known, seen)
     return registry.get_by_id(connection, id_)
 
 
@@ -136,6 +148,11 @@ def _current(connection: Connection, id_: int) -> bool:
     return row is not None and row[0] == row[1]
 
 
+def _seen(connection: Connection, id_: int) -> Seen:
+    found: Any = queries.row(connection, "senses", table=id_)
+    return Seen(found[0], {int(number): sense for number, sense in found[1].items()})
+
+
 def _note_added(connection: Connection, managed: Managed, known: Iterable[int]) -> None:
     """Record the columns that are new, with the value older rows have, while it can be found out."""
     added = {
@@ -151,7 +168,7 @@ def _note_added(connection: Connection, managed: Managed, known: Iterable[int]) 
             )
 
 
-def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]) -> None:
+def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded], seen: Seen) -> None:
     """What cold rows cannot follow, each with the way out."""
     table = managed.table
     _refuse_kinds(connection, table)
@@ -165,11 +182,23 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
                 f" to {column.base_type}, which the lake cannot do",
                 hint=f"nothing of them was changed; ALTER TABLE {table} ALTER COLUMN {column.name} TYPE {found.type}",
             )
+        if found.sense is not None:
+            _refuse_sense(connection, table, column.name, found.sense, seen.senses.get(column.number))
     key = _delta_key(connection, managed, known)
     if sorted(key) != sorted(c.number for c in table.columns if c.name in table.primary_key):
         raise RefusedError(
             f"cold rows of {table} cannot follow: its primary key is no longer the one it was registered with",
             hint=f"give {'.'.join(managed.hot)} the same primary key again",
+        )
+
+
+def _refuse_sense(connection: Connection, table: Table, column: str, known: object, current: object) -> None:
+    """Labels and attributes that the text in the lake would be taken for others by."""
+    row = connection.execute("SELECT frostline.sense_changed(%s, %s)", (Jsonb(known), Jsonb(current))).fetchone()
+    if row is not None and row[0] is not None:
+        raise RefusedError(
+            f"cold rows of {table} cannot follow: the type of column {column} was changed: {row[0]}",
+            hint="nothing of them was changed; change the type back: docs/schema.md",
         )
 
 
@@ -277,13 +306,21 @@ def _expected(managed: Managed, keys: tuple[ForeignKey, ...]) -> tuple[object, .
     return keys, {name: kinds[name] for key in keys for name in key.columns}
 
 
-def _record(connection: Connection, managed: Managed, known: dict[int, Recorded]) -> None:
+def _record(connection: Connection, managed: Managed, known: dict[int, Recorded], seen: Seen) -> None:
     for column in managed.table.stored:
         found = known[column.number]
+        sense = seen.senses.get(column.number)
         connection.execute(
-            "UPDATE frostline.columns SET delta_name = %s, base = %s::oid, typmod = %s, missing ="
+            "UPDATE frostline.columns SET delta_name = %s, base = %s::oid, typmod = %s, sense = %s, missing ="
             " CASE WHEN missing IS NOT NULL THEN %s END WHERE table_id = %s AND attnum = %s",
-            (column.name, *column.base, _converted(connection, column, found), managed.id, column.number),
+            (
+                column.name,
+                *column.base,
+                None if sense is None else Jsonb(sense),
+                _converted(connection, column, found),
+                managed.id,
+                column.number,
+            ),
         )
         if found.base is not None and (found.base, found.typmod) != column.base:
             # Its values are printed, and so hashed, differently from now on.
@@ -296,8 +333,8 @@ def _record(connection: Connection, managed: Managed, known: dict[int, Recorded]
         (managed.id, [column.number for column in managed.table.stored]),
     )
     connection.execute(
-        "UPDATE frostline.tables SET followed = frostline.shape(id), heaps = frostline.heaps(id) WHERE id = %s",
-        (managed.id,),
+        "UPDATE frostline.tables SET followed = %s, heaps = frostline.heaps(id) WHERE id = %s",
+        (seen.shape, managed.id),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import psycopg
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdTable
@@ -151,7 +152,7 @@ def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Par
     bench, ctid = view.bench(table), parameters[0] or ""
     sets_keys = _sets_keys(statement, table)
     if sets_keys:
-        _refuse_late_keys(view, bench, ctid)
+        _refuse_late_keys(view, bench, statement, parameters)
     undisturbed = bench.undisturbed(view.written_of(table.id).writes)
     again = bench.named(ctid)
     if statement.returning is not None or statement.given is None or not undisturbed:
@@ -161,6 +162,8 @@ def _modify_one(view: View, statement: Modify, table: ColdTable, parameters: Par
         return done
     if again:
         return Done(0)
+    if any(name == table.key.name and parameters[at] is None for name, at in statement.given):
+        raise _no_partition(table)
     one_by_one.take(view, bench, statement, statement.given, parameters, new_keys=sets_keys)
     return Done(1, way=Way.ROW)
 
@@ -170,12 +173,23 @@ def _sets_keys(statement: Modify, table: ColdTable) -> bool:
     return any(name in keys for name, _, _ in statement.assignments)
 
 
-def _refuse_late_keys(view: View, bench: Bench, ctid: str) -> None:
-    """What a statement wrote so far was stored by another one inside it: whose rows would the rest of it move?"""
+def _refuse_late_keys(view: View, bench: Bench, statement: Modify, parameters: Parameters) -> None:
+    """What a statement wrote so far was stored by another one inside it: whose rows would the rest of it move?
+
+    Where there is a BEFORE trigger keys are set to what they are.
+    """
     if not bench.last_batch:
         return
-    query = SQL("SELECT FROM {} WHERE ctid = {}::tid AND {} < {}").format(
-        bench.work, Literal(ctid), LOAD, Literal(bench.last_batch)
+    given, set_ = dict(statement.given or ()), {name for name, _, _ in statement.assignments}
+    kept = SQL(" AND ").join(
+        SQL("{} = {}::{}").format(old, Literal(parameters[given[column.name]]), SQL(column.type))
+        if column.name in given
+        else SQL("false")  # computed
+        for column, old in zip(bench.key, bench.old_key, strict=True)
+        if column.name in set_
+    )
+    query = SQL("SELECT FROM {} WHERE ctid = {}::tid AND {} < {} AND ({}) IS NOT TRUE").format(
+        bench.work, Literal(parameters[0]), LOAD, Literal(bench.last_batch), kept
     )
     (found,) = view.at_bench(bench, [query.as_string(None)])
     if found.ntuples:
@@ -256,11 +270,25 @@ def _worked(
         SQL(", ").join(parts).as_string(None),
         "count(*)" if statement.returning is None else answer,
     )
-    result = view.at_bench(bench, [*before, text])[-1]
+    try:
+        result = view.at_bench(bench, [*before, text])[-1]
+    except psycopg.errors.NotNullViolation as error:
+        if error.diag.column_name != table.key.name:
+            raise
+        raise _no_partition(table) from None
     count = result.ntuples if statement.returning is not None else int(result.get_value(0, 0) or b"0")
     bench.counts[write.number] += count
     way = Way.ROW if statement.by_ctid else Way.WHOLE
     return Done(count, None if statement.returning is None else TakenRows(fields(items), result), way)
+
+
+def _no_partition(table: ColdTable) -> QueryError:
+    """A new row without a partition key, in Postgres's words: to a table that has one NULL is one more value."""
+    return QueryError(
+        f'no partition of relation "{table.name}" found for row',
+        detail=f"Partition key of the failing row contains ({table.key.name}) = (null).",
+        sqlstate="23514",
+    )
 
 
 def _on_the_bench(

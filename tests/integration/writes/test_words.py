@@ -23,7 +23,7 @@ INSERT INTO {t} SELECT i, timestamptz '2020-02-05Z', {values} FROM generate_seri
 def twins(world: World, columns: str, values: str) -> None:
     """`tiered` and `plain` with the same rows, some of which are cold."""
     for table in ("tiered", "plain"):
-        world.run(TABLE.format(t=table, columns=columns, values=values))
+        world.run(TABLE.format(t=table, columns=columns.replace("{t}", table), values=values))
     world.register("public.tiered")
     assert [archived.rows for archived in world.archive("public.tiered")] == [4]
 
@@ -84,3 +84,12 @@ def test_names_of_iceberg_s_own_columns_are_refused(world: World) -> None:
         with pytest.raises(RefusedError) as error:
             world.register(f"public.t{number}")
         assert f"a column is called {name}, a name Frostline or Iceberg needs" in str(error.value)
+
+
+def test_names_with_the_sign_that_functions_were_quoted_by_are_registered(world: World) -> None:
+    table = """
+    CREATE TABLE "t$frostline$" (id int, ts date, "$frostline$" int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+    CREATE TABLE now PARTITION OF "t$frostline$" FOR VALUES FROM ('2020-01-01') TO (MAXVALUE)"""
+    world.run(table)
+    world.register('public."t$frostline$"')
+    world.run("INSERT INTO \"t$frostline$\" VALUES (1, '2020-01-05', 2)")
