@@ -32,6 +32,7 @@ POINTS = {
     "verify.table": "the foreign table to compare with stands, not committed",
     "verify.heap": "the leaf is read, the lake is not",
     "verify.compared": "both are read and equal",
+    "carry.commit": "changes of the leaf are carried into the delta, not committed",
     "swap.locked": "all locks are held, nothing is changed",
     "swap.detached": "the leaf is detached, not committed",
     "swap.hot_detached": "the hot partition is detached too, not committed",
@@ -61,6 +62,11 @@ POINTS = {
     "coalesce.made": "the large one stands, not committed",
     "coalesce.commit": "the registry knows it, not committed",
     "coalesce.joined": "it is committed, the planner knows nothing of it",
+}
+
+# And of archiving a table with a DEFAULT partition.
+DEFAULT_POINTS = {
+    "default.closed": "the DEFAULT partition has a CHECK, or it is validated too",
 }
 
 _FOLD_STEPS = ("versions", "merge", "record")
@@ -114,7 +120,7 @@ UNTIER_POINTS = {
     **{f"{step}.begun": f"{step}: its start is recorded" for step in _UNTIER_STEPS},
     **{f"{step}.end": f"{step}: done, its end is not recorded" for step in _UNTIER_STEPS},
     **{f"{step}.ended": f"{step}: its end is recorded" for step in _UNTIER_STEPS},
-    "load.snapshot": "a Postgres snapshot is exported, nothing is written",
+    "load.snapshot": "what the leaf is made like stands, and a Postgres snapshot is exported",
     "load.copied": "the new leaf has the rows, not committed",
     "load.commit": "it has its keys and indexes too, not committed",
     "load.committed": "the leaf stands, its foreign keys do not",
@@ -208,6 +214,7 @@ def reached(point: str) -> None:
 def _ask(address: str, point: str) -> None:
     every = (
         POINTS,
+        DEFAULT_POINTS,
         FOLD_POINTS,
         APPEND_POINTS,
         RETENTION_POINTS,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import IsolationLevel
 
 from faults import ledger
 from faults.archiver import Ended
@@ -213,7 +214,7 @@ class Drama:
             register.register(connection, f"public.{name}", str(ledger.HOT))
         self.world = ledger.World(stage.dsn, name, crashes=lambda: stage.crashes)
         self.writers = [
-            ledger.Writer(self.world, 1, seed),
+            ledger.Writer(self.world, 1, seed, level=IsolationLevel.REPEATABLE_READ),
             ledger.Writer(self.world, 2, seed + 1, asynchronous=True),
             ledger.Writer(self.world, 3, seed + 2, replica=True),
         ]

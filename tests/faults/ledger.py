@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg import IsolationLevel
 
 WIDTH = 1000  # of a period
 HOT = 4 * WIDTH
@@ -92,10 +93,19 @@ class World:
 class Writer(threading.Thread):
     """Writes its own rows, one transaction after the other, and remembers."""
 
-    def __init__(self, world: World, number: int, seed: int, *, asynchronous: bool = False, replica: bool = False):
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        seed: int,
+        *,
+        asynchronous: bool = False,
+        replica: bool = False,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ):
         super().__init__(name=f"writer {number}", daemon=True)
         self.world, self.number = world, number
-        self.asynchronous, self.replica = asynchronous, replica
+        self.asynchronous, self.replica, self.level = asynchronous, replica, level
         self.rows: dict[int, Row] = {}
         self.gate = threading.Lock()  # held while a transaction is under way
         self.acknowledged = 0
@@ -210,6 +220,7 @@ class Writer(threading.Thread):
     def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = self.world.connect()
+            self._connection.isolation_level = self.level
             if self.asynchronous:
                 self._connection.execute("SET synchronous_commit = off")
                 self._connection.commit()

@@ -8,6 +8,7 @@ GATEWAY_USER = "frostline"
 LAKE_SCHEMA = "frostline_lake"  # where Iceberg's JDBC catalog keeps its tables
 # The CHECKs that let Postgres attach a leaf without scanning it.
 LOWER_CHECK, UPPER_CHECK = "frostline_bound", "frostline_upper"
+DEFAULT_CHECK = "!frostline default"  # the same for the DEFAULT partition, while a swap is made; with the table's id
 HELD_SCHEMA = "frostline held"  # the foreign table of versions that a gateway holds; its name is the table's id
 MARKER = 0  # in frostline.columns: the number of the lake's own column, which no table has
 DELTA_COLUMNS = ("_op", "_seq", "_prev")

@@ -1,4 +1,4 @@
-"""The delta table of one managed table and the trigger function that fills it while a leaf is exported.
+"""The delta table of one managed table, and what fills it with the changes of a leaf that is exported meanwhile.
 
 A delta row is one version of a cold row: `_op` is U (the row's new values) or T (a tombstone), `_seq` orders
 versions, `_prev` names the version it replaces (0: the lake's). The newest `_seq` of a key is the truth.
@@ -6,7 +6,7 @@ versions, `_prev` names the version it replaces (0: the lake's). The newest `_se
 
 from __future__ import annotations
 
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.model.tables import Leaf, Table, derived_name
 from frostline.model.types import delta_type
@@ -59,69 +59,119 @@ def create_shape(table: Table, id_: int) -> list[Composed]:
     ]
 
 
-def capture(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf, shape: str) -> Composed:
-    """The trigger function that writes a leaf's changes to the delta.
+def touched_name(id_: int) -> str:
+    return f"touched_{id_}"
 
-    OLD and NEW only tell which keys changed; the row is read again. A user's own trigger may have changed it once more
-    since, and its change was captured before this one. A snapshot of before may show another row of the key, which
-    somebody has deleted since: ours is younger, and where there is none of ours, locking the other is a serialization
-    failure.
 
-    While the table or the leaf has another shape or name nothing is captured. Such a leaf is not swapped, not even when
-    it is what it was again: that something has passed by is counted, whatever becomes of the transaction. So is what
-    policies may hide from this function, which would take it for deleted.
+def create_touched(table: Table, id_: int) -> list[Composed]:
+    """Where the capture notes keys. No vacuum but ours, which nobody waits for."""
+    columns = SQL(", ").join(SQL("{} {}").format(Identifier(name), type_) for name, type_ in _key(table))
+    return [
+        drop_touched(id_),
+        SQL("CREATE TABLE {} ({}) WITH (autovacuum_enabled = false, toast.autovacuum_enabled = false)").format(
+            touched(id_), columns
+        ),
+    ]
+
+
+def drop_touched(id_: int) -> Composed:
+    return SQL("DROP TABLE IF EXISTS {}").format(touched(id_))
+
+
+def touched(id_: int) -> Identifier:
+    return Identifier(SCHEMA, touched_name(id_))
+
+
+def capture(table: Table, id_: int) -> Composed:
+    """The trigger function that notes which keys of a leaf were changed, and no more: writers wait for it.
+
+    A column of the key may have been renamed or have another type meanwhile. Then nothing is noted, but nobody's write
+    fails, and that something has passed by is counted, whatever becomes of the transaction: such a leaf is not swapped.
     """
-    every, key = tuple(column.name for column in table.stored), table.primary_key
-    values = tuple(name for name in every if name not in key)
+    numbered = [(SQL(str(at)), Identifier(name), type_) for at, (name, type_) in enumerate(_key(table))]
 
-    def note(record: str) -> Composed:
-        return SQL(
-            """
-    INSERT INTO {delta} AS d (_op, _seq, _prev, {key}{values})
-    SELECT CASE WHEN l.ctid IS NULL THEN 'T' ELSE 'U' END, nextval('frostline.version'), 0, {record_key}{leaf_values}
-    FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
-      SELECT l.ctid, l.* FROM ONLY {leaf} AS l WHERE {same} ORDER BY age(l.xmin) LIMIT 1 FOR KEY SHARE) AS l ON true
-    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced};"""
-        ).format(
-            delta=Identifier(*delta),
-            leaf=Identifier(leaf.schema, leaf.name),
-            key=_names(key),
-            record_key=_names(key, f"{record}."),
-            values=_each(", {c}", values),
-            leaf_values=_each(", l.{c}", values),
-            same=SQL(" AND ").join(SQL("l.{c} = " + record + ".{c}").format(c=Identifier(name)) for name in key),
-            replaced=_each(", {c} = excluded.{c}", values),
-        )
+    def each(template: str, separator: str = " ") -> Composed:
+        return SQL(separator).join(SQL(template).format(n=n, name=name, type=type_) for n, name, type_ in numbered)
 
-    # SECURITY DEFINER: whoever may write the leaf need not be able to write the delta.
-    return SQL(
-        """CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $frostline$
-#variable_conflict use_column
+    note = SQL("INSERT INTO {} VALUES ({})")
+    body = SQL(
+        """
+DECLARE {variables}
 BEGIN
-  IF tg_table_name <> {name} OR tg_table_schema <> {schema} OR frostline.shape({id}) <> {shape}
-    OR row_security_active({quoted}) THEN
+  BEGIN -- Nothing is written in here, so it takes no transaction id.
+    IF tg_op <> 'INSERT' THEN {old} END IF;
+    IF tg_op <> 'DELETE' THEN {new} END IF;
+  EXCEPTION WHEN OTHERS THEN
     PERFORM nextval('frostline.missed');
     RETURN NULL;
+  END;
+  IF tg_op <> 'DELETE' THEN
+    {note_new};
   END IF;
-  IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({old_key}) IS DISTINCT FROM ({new_key})) THEN{old}
-  END IF;
-  IF tg_op <> 'DELETE' THEN{new}
+  IF tg_op = 'DELETE' OR (tg_op = 'UPDATE' AND ({olds}) IS DISTINCT FROM ({news})) THEN
+    {note_old};
   END IF;
   RETURN NULL;
-END $frostline$"""
+END """
     ).format(
-        function=Identifier(SCHEMA, capture_name(id_)),
-        name=Literal(leaf.name),
-        schema=Literal(leaf.schema),
-        id=Literal(id_),
-        shape=Literal(shape),
-        quoted=Literal(Identifier(leaf.schema, leaf.name).as_string(None)),
-        old_key=_names(key, "OLD."),
-        new_key=_names(key, "NEW."),
-        old=note("OLD"),
-        new=note("NEW"),
+        variables=each("old_{n} {type}; new_{n} {type};"),
+        old=each("old_{n} := OLD.{name};"),
+        new=each("new_{n} := NEW.{name};"),
+        olds=each("old_{n}", ", "),
+        news=each("new_{n}", ", "),
+        note_old=note.format(touched(id_), each("old_{n}", ", ")),
+        note_new=note.format(touched(id_), each("new_{n}", ", ")),
     )
+    # SECURITY DEFINER: whoever may write the leaf need not be able to write here.
+    return SQL(
+        "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER"
+        " SET search_path = pg_catalog, pg_temp AS {}"
+    ).format(Identifier(SCHEMA, capture_name(id_)), Literal(body.as_string(None)))
+
+
+def carry(table: Table, id_: int, delta: tuple[str, str], leaf: Leaf) -> Composed:
+    """The head of a query on `put`: for every noted key the leaf's row of now goes into the delta, or a tombstone.
+
+    One statement, and so one snapshot: a change is in the leaf and noted, or neither. What has not committed yet is
+    carried later. Rows are looked up one by one, however many keys the planner expects.
+    """
+    key = table.primary_key
+    values = tuple(column.name for column in table.stored if column.name not in key)
+    return SQL(
+        """
+WITH gone AS (DELETE FROM {touched} RETURNING {key}), put AS (
+    INSERT INTO {delta} AS d (_op, _seq, _prev, {key}{values})
+    SELECT CASE WHEN l.ctid IS NULL THEN 'T' ELSE 'U' END, nextval('frostline.version'), 0{either}{leaf_values}
+    FROM (SELECT DISTINCT {key} FROM gone) AS t
+    LEFT JOIN LATERAL (SELECT l.ctid, l.* FROM ONLY {leaf} AS l WHERE {same} LIMIT 1) AS l ON true
+    ON CONFLICT ({key}, _prev) DO UPDATE SET _op = excluded._op, _seq = excluded._seq{replaced}
+    RETURNING d._seq)"""
+    ).format(
+        touched=touched(id_),
+        delta=Identifier(*delta),
+        leaf=Identifier(leaf.schema, leaf.name),
+        key=_names(key),
+        values=_each(", {c}", values),
+        # Equal keys may be spelled differently, as numbers are: the leaf's row has its own.
+        either=_each(", CASE WHEN l.ctid IS NULL THEN t.{c} ELSE l.{c} END", key),
+        leaf_values=_each(", l.{c}", values),
+        same=SQL(" AND ").join(SQL("l.{c} = t.{c}").format(c=Identifier(name)) for name in key),
+        replaced=_each(", {c} = excluded.{c}", (*key, *values)),
+    )
+
+
+def untouched(table: Table, id_: int, source: Composable) -> Composed:
+    """The rows of a source but for those whose keys were noted and not carried yet."""
+    same = SQL(" AND ").join(SQL("s.{c} = t.{c}").format(c=Identifier(name)) for name in table.primary_key)
+    return SQL("(SELECT * FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {})) AS u").format(
+        source, touched(id_), same
+    )
+
+
+def _key(table: Table) -> list[tuple[str, SQL]]:
+    """The columns of the primary key, with the types they have in the delta."""
+    types = {column.name: column.base_type for column in table.stored}
+    return [(name, SQL(delta_type(types[name]))) for name in table.primary_key]
 
 
 def _delta(table: Table, id_: int) -> Composed:
@@ -140,8 +190,13 @@ def _refuse(name: str, message: str, sqlstate: str, hint: str) -> Composed:
         Literal(message), Literal(sqlstate), Literal(f"Nothing was changed. {hint}")
     )
     return SQL("CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS {}").format(
-        Identifier(SCHEMA, name), Literal(body.as_string(None))
+        Identifier(SCHEMA, name), quoted(body)
     )
+
+
+def quoted(body: Composed) -> Literal:
+    """A function's body: whatever stands between dollars, a name in it may have it too."""
+    return Literal(body.as_string(None))
 
 
 def _names(columns: tuple[str, ...], prefix: str = "") -> Composed:

@@ -16,6 +16,8 @@ from frostline.errors import RefusedError
 from frostline.model.bounds import Bound, Range
 from frostline.model.tables import Leaf, Table
 
+FETCH_ROWS = 10_000  # the foreign server's fetch_size
+_FEWEST_ROWS, _FETCH_BYTES = 100, 16_000_000
 IDENTITY_IN_PARTITIONS = 170000  # since this version partitions share the parent's identity
 
 
@@ -32,6 +34,13 @@ def within(table: Table, range_: Range) -> Composed:
     """The partition's own condition, written so that Postgres sees it implied by an equal CHECK."""
     not_null = SQL("{} IS NOT NULL").format(Identifier(table.key))
     return SQL(" AND ").join([not_null, *(condition for _, condition in _sides(table, range_))])
+
+
+def outside(table: Table, range_: Range) -> Composed:
+    """What holds of every other row, written so that Postgres sees it implied in the DEFAULT partition's condition."""
+    return SQL("({})").format(
+        SQL(" OR ").join(SQL("NOT {}").format(condition) for _, condition in _sides(table, range_))
+    )
 
 
 def _sides(table: Table, range_: Range) -> list[tuple[str, Composed]]:
@@ -126,15 +135,25 @@ def owned_by(name: Identifier, table: Table) -> Composed:
     return SQL("ALTER TABLE {} OWNER TO {}").format(name, Identifier(table.owner))
 
 
-def foreign_partition(table: Table, name: tuple[str, str], id_: int, range_: Range) -> list[Composed]:
+def fetch_rows(width: float) -> int:
+    """How many rows of that many bytes postgres_fdw is to ask for at a time, for it keeps them all in memory."""
+    return int(min(max(_FETCH_BYTES / max(width, 1), _FEWEST_ROWS), FETCH_ROWS))
+
+
+def foreign_partition(
+    table: Table, name: tuple[str, str], id_: int, range_: Range, fetch: int = FETCH_ROWS
+) -> list[Composed]:
     # PARTITION OF, because CREATE FOREIGN TABLE ... (LIKE ...) only exists since 18.
-    create = SQL("CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {})").format(
+    create = SQL(
+        "CREATE FOREIGN TABLE {} PARTITION OF {} {} SERVER {} OPTIONS (schema_name {}, table_name {}{})"
+    ).format(
         Identifier(*name),
         Identifier(table.schema, table.name),
         for_values(range_),
         Identifier(SERVER_NAME),
         Literal(server_schema(id_)),
         Literal(str(range_)),
+        SQL(", fetch_size {}").format(Literal(str(fetch))) if fetch < FETCH_ROWS else SQL(""),
     )
     return [create, *collect.triggers(id_, Identifier(*name)), owned_by(Identifier(*name), table)]
 

@@ -283,7 +283,17 @@ def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: Wo
 
     assert look_up(moment(700)) == ([(700, 700)], ["file"])
     assert look_up(moment(700).replace("700", "701")) == ([], ["file"])  # one column fits, the other does not
-    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-02-01'") == ([(700, 700)], ["duckdb"])
+    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-02-01'") == ([(700, 700)], ["file"])
+    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-01-03'") == ([], ["file"])
+    hours = "ts > '2020-01-03 00:00Z' AND ts <= '2020-01-03 05:00Z' AND id"
+    some = world.run(f"SELECT v, id FROM public.events WHERE {hours} + 0 > 0")
+    assert len(some) == 5
+    assert look_up(f"{hours} BETWEEN 0 AND 1000000") == (some, ["file"])
+    assert look_up(f"{hours} > {some[-1][1]}") == ([], ["file"])
+    assert look_up(f"{hours} + 0 > 0") == (some, ["duckdb"])
+    with connection.transaction(force_rollback=True):
+        assert connection.execute(f"DELETE FROM public.events WHERE {hours} = {some[2][1]}").rowcount == 1
+        assert look_up(f"{hours} BETWEEN 0 AND 1000000")[0] == [*some[:2], *some[3:]]
     assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
     assert set(look_up("id = 1000")[1]) == {"file", "known"}
     assert look_up(at(1000))[0] == [(1000, 1000)]

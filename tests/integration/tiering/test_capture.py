@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import psycopg
 import pytest
 
+from fix_faults import at
 from fix_tiering import World
+from frostline.catalog import registry
+from frostline.catalog.database import connect
 from frostline.errors import OperationError
 from frostline.pipeline import export as pipeline
-from frostline.tiering.archive import capture, swap
-from integration.tiering.test_hostile import SIMPLE, before
+from frostline.tiering.archive import capture, plan, recover, steps, swap
+from integration.tiering.test_hostile import SIMPLE, before, rows
 
 
 def test_triggers_that_were_switched_off_and_on_as_they_were_are_noticed(
@@ -88,7 +94,7 @@ def test_a_key_that_was_deleted_since_a_transaction_s_snapshot_can_be_inserted_t
 def test_a_row_that_somebody_deleted_does_not_come_back_with_one_that_took_its_key_for_a_moment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transaction's snapshot still has the first one, and the capture would see it again."""
+    """The transaction's snapshot still has the first one."""
     world.run(SIMPLE)
     world.register("public.events")
     client = world.connect(autocommit=False)
@@ -100,11 +106,163 @@ def test_a_row_that_somebody_deleted_does_not_come_back_with_one_that_took_its_k
 
     def write() -> None:
         client.execute("INSERT INTO public.events VALUES (5, timestamptz '2020-01-01' + interval '5 h', -5)")
-        with pytest.raises(psycopg.errors.SerializationFailure):
-            client.execute("DELETE FROM public.events WHERE id = 5 AND v = -5")
-        client.rollback()
+        client.execute("DELETE FROM public.events WHERE id = 5 AND v = -5")
+        client.commit()
 
     before(monkeypatch, capture, "start", look)
     before(monkeypatch, pipeline, "export", write)
     assert len(world.archive("public.events")) == 1
     assert world.run("SELECT id FROM public.events WHERE id BETWEEN 4 AND 6 ORDER BY id") == [(4,), (6,)]
+
+
+ODD = """
+CREATE TABLE public.odd ("$f$ %s" int, other int, ts timestamptz, n numeric(6,2), v int,
+    PRIMARY KEY (n, "$f$ %s", other, ts)) PARTITION BY RANGE (ts);
+CREATE TABLE public.odd_1 PARTITION OF public.odd FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE public.odd_2 PARTITION OF public.odd FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
+INSERT INTO public.odd
+    SELECT i % 50, i, timestamptz '2020-01-01' + i * interval '1 h', i, i FROM generate_series(1, 1000) i;
+"""
+WRITES = [
+    "INSERT INTO public.odd SELECT i, i, '2020-01-09', i, -1 FROM generate_series(2001, 2020) i",
+    "COPY public.odd FROM PROGRAM 'printf \"7\\t7\\t2020-01-07\\t7\\t-7\\n\"'",
+    "SET session_replication_role = replica; UPDATE public.odd SET v = -2 WHERE other = 17",
+    "UPDATE public.odd_hot SET ts = '2020-03-01' WHERE other = 18",
+    "UPDATE public.odd_hot SET ts = '2020-01-03' WHERE other = 900",
+    "UPDATE public.odd SET other = 3000, v = -3 WHERE other = 20; UPDATE public.odd SET other = 20 WHERE other = 3000",
+    "BEGIN; SAVEPOINT a; DELETE FROM public.odd WHERE other = 21; ROLLBACK TO a;"
+    "UPDATE public.odd SET v = -4 WHERE other = 21; SAVEPOINT b; UPDATE public.odd SET v = -5 WHERE other = 22; "
+    "RELEASE b; COMMIT",
+    "BEGIN ISOLATION LEVEL SERIALIZABLE; DELETE FROM public.odd_hot WHERE other = 25;"
+    "INSERT INTO public.odd_hot SELECT 25, 25, ts, n, -7 FROM public.odd_hot WHERE other = 26; COMMIT",
+    "INSERT INTO public.odd_1 SELECT * FROM public.odd WHERE other = 27 ON CONFLICT DO NOTHING",
+    "INSERT INTO public.odd_hot SELECT * FROM public.odd_hot WHERE other = 28"
+    ' ON CONFLICT (n, "$f$ %s", other, ts) DO UPDATE SET v = -8',
+]
+
+
+# What is rolled back was never altered, and never written.
+UNDONE = [
+    "BEGIN; ALTER TABLE public.odd RENAME v TO x; UPDATE public.odd SET x = 0 WHERE other = 23; ROLLBACK",
+    "BEGIN; SAVEPOINT a; ALTER TABLE public.odd RENAME v TO x; UPDATE public.odd SET x = 0 WHERE other = 23;"
+    "ROLLBACK TO a; UPDATE public.odd SET v = -6 WHERE other = 24; COMMIT",
+]
+
+
+def test_whatever_is_written_between_any_two_steps_arrives(
+    any_world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before the export, after it, while what was noted is carried and compared, and before the lock is held."""
+    world = any_world
+    world.run(ODD)
+    world.register("public.odd")
+    monkeypatch.setattr(capture, "MANY", 3)
+    places = {
+        "export.begun": list(UNDONE),
+        "export.commit": [],
+        "carry.commit": [],
+        "verify.table": [],
+        "verify.compared": [],
+    }
+    for number, statement in enumerate(WRITES * 2):
+        list(places.values())[number % len(places)].append(statement)
+    late = world.connect(autocommit=False)
+    late.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    late.execute("SELECT 1")
+    expected: list[Any] = []
+
+    def act(point: str) -> None:
+        if point == "export.written":
+            late.execute("UPDATE public.odd SET v = -10 WHERE other IN (30, 31)")
+        for statement in places.pop(point, ()):
+            try:
+                world.run(statement)
+            except psycopg.errors.UniqueViolation:
+                pass  # it is the second time
+            except psycopg.Error as error:
+                late.rollback()
+                raise AssertionError(statement) from error
+        if point == "verify.compared":
+            late.commit()
+
+    def last() -> None:
+        world.run("UPDATE public.odd SET v = v - 100 WHERE ts < '2020-01-05'")
+        expected.extend(rows(world, "public.odd"))
+
+    before(monkeypatch, swap, "lock", last)
+    with at(tmp_path, act) as seen:
+        assert len(world.archive("public.odd")) == 1
+    assert not places
+    assert seen.count("swap.locked") == 2  # the first time too much was left to be carried
+    assert rows(world, "public.odd") == expected
+    assert world.run("SELECT to_regclass('frostline_delta.touched_1')") == [(None,)]
+
+
+@pytest.mark.parametrize(
+    ("alter", "write", "back"),
+    [
+        # Two columns change places for a while: what the trigger takes for the key is none of the leaf's.
+        (
+            "ALTER TABLE public.odd RENAME v TO x; ALTER TABLE public.odd RENAME other TO v;"
+            "ALTER TABLE public.odd RENAME x TO other",
+            "UPDATE public.odd_hot SET other = other - 10000 WHERE v = {}",
+            "ALTER TABLE public.odd RENAME v TO x; ALTER TABLE public.odd RENAME other TO v;"
+            "ALTER TABLE public.odd RENAME x TO other",
+        ),
+        (
+            "ALTER TABLE public.odd RENAME other TO x",
+            "UPDATE public.odd_hot SET v = v - 10000 WHERE x = {}",
+            "ALTER TABLE public.odd RENAME x TO other",
+        ),
+        (
+            "ALTER TABLE public.odd_1 RENAME TO x",
+            "UPDATE public.x SET v = v - 10000 WHERE other = {}",
+            "ALTER TABLE public.x RENAME TO odd_1",
+        ),
+        (
+            "ALTER TABLE public.odd ADD w int",
+            "UPDATE public.odd_hot SET v = v - 10000 WHERE other = {}",
+            "ALTER TABLE public.odd DROP w",
+        ),
+    ],
+)
+def test_a_leaf_that_was_altered_and_is_as_it_was_again_stays_and_nobody_s_write_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, alter: str, write: str, back: str
+) -> None:
+    world.run(ODD)
+    world.register("public.odd")
+    older = world.connect(autocommit=False)
+
+    def act() -> None:
+        older.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        older.execute("SELECT 1")
+        world.run(alter)
+        older.execute(write.format(17).encode())
+        older.commit()
+        world.run(write.format(18))
+        world.run(back)
+        world.run(f"BEGIN; {alter}; {write.format(19)}; {back}; COMMIT")
+
+    before(monkeypatch, swap, "swap", act)
+    with pytest.raises(OperationError, match="was altered, rewritten or had its triggers switched off meanwhile"):
+        world.archive("public.odd")
+    written = "SELECT other FROM public.odd WHERE v < -5000 AND other < 1000 ORDER BY 1"
+    assert world.run(written) == [(17,), (18,), (19,)]
+    assert len(world.archive("public.odd")) == 1
+    assert world.run(written) == [(17,), (18,), (19,)]
+
+
+def test_whoever_archives_a_table_next_his_capture_can_write(keeper: World, world: World) -> None:
+    """The function belongs to whom it belonged to first."""
+    world.run("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    keeper.run(SIMPLE)
+    keeper.register("public.events")
+    for who in (keeper, world, keeper):
+        with connect(who.dsn) as connection:
+            managed = registry.get(connection, "public.events")
+            operation = steps.begin(connection, managed, plan.expired(connection, managed)[0])
+            capture.start(connection, operation)
+            world.run("UPDATE public.events_hot SET v = v + 1 WHERE id = 5")
+            capture.catch_up(connection, operation)
+            assert world.run("SELECT id, v FROM frostline_delta.events_1") == [(5, operation.id + 5)]
+            recover.give_up(connection, operation)

@@ -1,9 +1,11 @@
-"""Step 2, capture: from here on every change of the leaf is also written to the delta."""
+"""Step 2, capture: from here on every change of the leaf is noted by its key, and carried into the delta."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
@@ -21,6 +23,8 @@ from frostline.tiering.locks import Wanted, with_short_locks
 
 # "!" sorts before any ordinary name, so the capture fires first.
 CAPTURE, NO_TRUNCATE = "!frostline capture", "!frostline truncate"
+MANY = 300  # keys: some ten milliseconds
+_ROUNDS = 10
 
 
 def start(connection: Connection, operation: Operation) -> None:
@@ -37,8 +41,9 @@ def start(connection: Connection, operation: Operation) -> None:
                 f"{managed.table} was altered meanwhile; {leaf} stays in Postgres as it was",
                 hint="run the same command again",
             )
-        connection.execute(delta.capture(managed.table, managed.id, managed.delta, leaf, row[0]))
-        for statement in _triggers(managed, leaf):
+        for statement in (*delta.create_touched(managed.table, managed.id), delta.capture(managed.table, managed.id)):
+            connection.execute(statement)
+        for statement in (_same_owner(connection, managed), *_triggers(managed, leaf)):
             connection.execute(statement)
         captured = state(connection, managed, leaf)
         connection.execute(
@@ -49,6 +54,59 @@ def start(connection: Connection, operation: Operation) -> None:
 
     locks = wanted(connection, operation, written=[leaf.oid])
     operation.captured = with_short_locks(connection, work, f"capturing changes of {leaf}", locks)
+
+
+def catch_up(connection: Connection, operation: Operation) -> None:
+    """What was noted so far goes into the delta, until little is left to be done under the swap's locks."""
+    leaf = Identifier(operation.leaf.schema, operation.leaf.name)
+
+    def work() -> int:
+        # By its name, and no other relation may come by that while it is read.
+        connection.execute(SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(leaf))
+        if state(connection, operation.managed, operation.leaf) != operation.captured:
+            raise altered(operation)
+        keys, _ = carry(connection, operation)
+        reached("carry.commit")
+        return keys
+
+    locks = wanted(connection, operation, written=[operation.leaf.oid])
+    try:
+        for _ in range(_ROUNDS):
+            if with_short_locks(connection, work, f"carrying changes of {operation.leaf}", locks) <= MANY:
+                return
+            # Or the next round reads the pages of these once more. No writer waits for this, nor is the file cut.
+            connection.execute(SQL("VACUUM (TRUNCATE false) {}").format(delta.touched(operation.managed.id)))
+    except psycopg.errors.UndefinedTable as error:
+        raise altered(operation) from error
+
+
+def carry(connection: Connection, operation: Operation) -> tuple[int, int | None]:
+    """What is noted goes into the delta; how many keys, and the first of the versions that they got."""
+    managed = operation.managed
+    head = delta.carry(managed.table, managed.id, managed.delta, operation.leaf)
+    row: Any = connection.execute(SQL("{} SELECT count(*), min(_seq) FROM put").format(head)).fetchone()
+    return row
+
+
+def behind(connection: Connection, operation: Operation) -> bool:
+    """Whether more was noted since than is to be carried under a lock."""
+    noted = delta.touched(operation.managed.id)
+    query = SQL("SELECT count(*) > {} FROM (SELECT FROM {} LIMIT {}) t").format(MANY, noted, MANY + 1)
+    return connection.execute(query).fetchone() == (True,)
+
+
+def noted(connection: Connection, managed: Managed) -> int:
+    """How many changes are noted and not carried, whoever for."""
+    if queries.row(connection, "resolve", schema=delta.SCHEMA, name=delta.touched_name(managed.id)) is None:
+        return 0
+    row: Any = connection.execute(SQL("SELECT count(*) FROM {}").format(delta.touched(managed.id))).fetchone()
+    return int(row[0])
+
+
+def forget(connection: Connection, managed: Managed) -> None:
+    """No trigger notes anything any more, nor is anything noted that counts."""
+    work = partial(connection.execute, delta.drop_touched(managed.id))
+    with_short_locks(connection, work, f"forgetting noted changes of {managed.table}")
 
 
 def release(connection: Connection, managed: Managed, oid: int, captured: Range | None) -> None:
@@ -116,6 +174,14 @@ def _triggers(managed: Managed, leaf: Leaf) -> list[Composed]:
     # ALWAYS: logical replication and session_replication_role = replica pass ordinary triggers by.
     always = [SQL("ALTER TABLE {} ENABLE ALWAYS TRIGGER {}").format(on, Identifier(n)) for n in (CAPTURE, NO_TRUNCATE)]
     return [*made, *always]
+
+
+def _same_owner(connection: Connection, managed: Managed) -> Composed:
+    """The function keeps the owner it had, and writes as him, whoever makes the table anew."""
+    name = f"{delta.SCHEMA}.{delta.capture_name(managed.id)}()"
+    query = "SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE oid = %s::regprocedure"
+    row: Any = connection.execute(query, (name,)).fetchone()
+    return SQL("ALTER TABLE {} OWNER TO {}").format(delta.touched(managed.id), Identifier(row[0]))
 
 
 def altered(operation: Operation) -> OperationError:

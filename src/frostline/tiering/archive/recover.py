@@ -19,7 +19,7 @@ from frostline.model.bounds import Range, parse_bound
 from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering import ddl, statistics
-from frostline.tiering.archive import capture, steps, swap
+from frostline.tiering.archive import capture, default, steps, swap
 from frostline.tiering.archive.steps import Operation
 
 _MOST_TRIES = 3  # then something is wrong with the copy, and a new one is made
@@ -69,6 +69,9 @@ def settle(connection: Connection, managed: Managed, leaf: Leaf | None, report: 
             _fail(connection, left)
             report.line(f"{left.leaf} starts anew: a run ended at {left.step}")
     _release_others(connection, managed, resumed)
+    default.open_again(connection, managed)
+    if resumed is None:
+        capture.forget(connection, managed)
     reached("recover.rows")
     connection.execute(nobodys_rows(managed, resumed))
     reached("recover.end")
@@ -133,3 +136,5 @@ def give_up(connection: Connection, operation: Operation) -> None:
     """The leaf stays hot: nothing of the capture is left. If the swap was made after all, all that is cold stays."""
     connection.execute("UPDATE frostline.operations SET captured = NULL WHERE id = %s", (operation.id,))
     capture.release(connection, operation.managed, operation.leaf.oid, operation.range)
+    default.open_again(connection, operation.managed)
+    capture.forget(connection, operation.managed)

@@ -130,6 +130,7 @@ def _one(
                 step.rows, step.bytes = snapshot.rows, snapshot.bytes
             progress.advance()
             with steps.step(connection, operation, 3, "verify") as step:
+                capture.catch_up(connection, operation)
                 step.rows = verify.verify(settings, operation)
             progress.advance()
             with steps.step(connection, operation, 4, "swap"):
@@ -148,6 +149,7 @@ def _one(
         statistics.carry_over(connection, operation)
         with steps.step(connection, operation, 5, "drop"):
             swap.drop(connection, operation)
+            capture.forget(connection, managed)
         steps.finish(connection, operation)
         progress.advance()
         progress.note = f"{snapshot.rows:,} rows, {snapshot.bytes / 1e6:.1f} MB in {snapshot.files} files"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import psycopg
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
 from frostline.catalog import describe, queries
@@ -17,39 +17,54 @@ from frostline.lake.catalog import Snapshot
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
 from frostline.tiering import ddl
-from frostline.tiering.archive import capture
+from frostline.tiering.archive import capture, default
 from frostline.tiering.archive.plan import check_values
 from frostline.tiering.archive.steps import Operation, wanted
 from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 
 _GONE = "!frostline archived"
+_TRIES = 10  # then even many changes are carried under the locks
 
 
 def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:
     """Readers see the leaf before and the lake after; seam and snapshot move in the same transaction."""
-    managed, leaf = operation.managed, operation.leaf
+    managed, leaf, tries, fetch = operation.managed, operation.leaf, 0, ddl.FETCH_ROWS
 
-    def work() -> None:
-        lock(connection, _locks(connection, operation), operation.locks.timeout_ms)
+    def work() -> bool:
+        lock(connection, _locks(connection, operation), _patience_ms(connection, operation))
         reached("swap.locked")
         moved = _others(connection, operation) if ddl.leaves_move(connection, managed.table) else []
         _check_unchanged(connection, operation)
+        if tries < _TRIES and capture.behind(connection, operation):
+            return False
+        # The leaf is locked: what is carried now is the last, and the lake must be able to hold it.
+        _, first = capture.carry(connection, operation)
+        if first is not None:
+            last = SQL("(SELECT * FROM {} WHERE _seq >= {}) v").format(Identifier(*managed.delta), Literal(first))
+            check_values(connection, managed, last)
         _rename_indexes(connection, operation)
-        for point, statements in _statements(operation, moved):
-            for statement in statements:
-                connection.execute(statement)
+        for point, statements in _statements(operation, moved, fetch):
+            connection.execute(SQL("; ").join(statements))  # in one message: everybody waits
             reached(point)
+        for statement in default.opened(connection, managed):
+            connection.execute(statement)
         _check_droppable(connection, operation)
-        # The leaf is locked: what is captured now is all there will be, and the lake must be able to hold it.
-        check_values(connection, managed, SQL("{}").format(Identifier(*managed.delta)))
         source = None if _leaf_has_policies(operation) else leaf.oid
         for grant in ddl.same_grants(connection, source, (leaf.schema, leaf.name)):
             connection.execute(grant)
         _record(connection, operation, snapshot)
         reached("swap.commit")
+        return True
 
     try:
-        with_short_locks(connection, work, f"swapping {leaf}", _wanted(connection, operation))
+        default.close(connection, operation)
+        fetch = _fetch_rows(connection, operation)
+        done = False
+        while not done:
+            tries += 1
+            capture.catch_up(connection, operation)
+            check_values(connection, managed, SQL("{}").format(Identifier(*managed.delta)))
+            done = with_short_locks(connection, work, f"swapping {leaf}", _wanted(connection, operation))
     except psycopg.errors.UndefinedTable as error:
         raise capture.altered(operation) from error
 
@@ -94,6 +109,14 @@ def _locks(connection: Connection, operation: Operation) -> list[tuple[Identifie
     return shared + [(name, "ACCESS EXCLUSIVE") for name in exclusive]
 
 
+def _patience_ms(connection: Connection, operation: Operation) -> int:
+    """Whoever comes while we wait for our locks waits for the swap too: the longer that takes, the shorter we wait."""
+    whole = operation.locks.timeout_ms
+    if not ddl.leaves_move(connection, operation.managed.table):
+        return whole
+    return max(whole // 4, whole - len(_others(connection, operation)))  # a millisecond for each leaf
+
+
 def _wanted(connection: Connection, operation: Operation) -> Wanted:
     """The same, for `frostline status`."""
     managed = operation.managed
@@ -126,7 +149,7 @@ def _check_droppable(connection: Connection, operation: Operation) -> None:
         raise psycopg.Rollback(attempt)
 
 
-def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list[Composed]]]:
+def _statements(operation: Operation, moved: list[Leaf], fetch: int) -> list[tuple[str, list[Composed]]]:
     """What is done, up to which point."""
     managed, leaf = operation.managed, operation.leaf
     table = managed.table
@@ -153,10 +176,21 @@ def _statements(operation: Operation, moved: list[Leaf]) -> list[tuple[str, list
         ("swap.parked", park),
         (
             "swap.foreign",
-            ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.id, operation.range),
+            ddl.foreign_partition(table, (leaf.schema, leaf.name), managed.id, operation.range, fetch),
         ),
         ("swap.attached", [attach, *(ddl.attach(hot, other) for other in moved)]),
     ]
+
+
+def _fetch_rows(connection: Connection, operation: Operation) -> int:
+    """As a sample of some pages says: their rows as text, which is what is fetched."""
+    sample = SQL(
+        "SELECT avg(octet_length(ROW(l.*)::text))::float8 FROM (SELECT * FROM ONLY {leaf} TABLESAMPLE SYSTEM"
+        " (least(100, 100.0 * 50 * current_setting('block_size')::int / greatest(pg_relation_size({oid}), 1)))"
+        " ORDER BY random() LIMIT 500) l"
+    ).format(leaf=_leaf(operation), oid=Literal(operation.leaf.oid))
+    row = connection.execute(sample).fetchone()
+    return ddl.fetch_rows(row[0]) if row is not None and row[0] is not None else ddl.FETCH_ROWS
 
 
 def _rename_indexes(connection: Connection, operation: Operation) -> None:

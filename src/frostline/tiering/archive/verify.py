@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import psycopg
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Composable, Identifier
 
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, out_of_reach
 from frostline.config import Settings
+from frostline.delta import tables as delta
 from frostline.errors import Differs, Interrupted, OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
@@ -23,13 +24,18 @@ def verify(settings: Settings, operation: Operation) -> int:
     What the lake alone holds is remembered with the operation, for `frostline verify` later.
     """
     managed = operation.managed
-    leaf = SQL("ONLY {}").format(Identifier(operation.leaf.schema, operation.leaf.name))
+    leaf: Composable = SQL("ONLY {}").format(Identifier(operation.leaf.schema, operation.leaf.name))
     with connect(settings.dsn.get_secret_value(), application="frostline verify", autocommit=False) as connection:
         snapshot = exported_snapshot(connection)
-        foreign = Identifier("frostline", f"verify_{operation.id}")
+        made = Identifier("frostline", f"verify_{operation.id}")
         scope = f" operation {operation.id}{{}} snapshot {snapshot}"
-        connection.execute(foreign_table(managed, foreign, operation.range, scope.format("")))
+        connection.execute(foreign_table(managed, made, operation.range, scope.format("")))
         reached("verify.table")
+        foreign: Composable = made
+        noted = capture.noted(connection, managed) > 0
+        if noted:
+            # What was changed a moment ago is not in the delta yet, and will come there from the leaf.
+            leaf, foreign = (delta.untouched(managed.table, managed.id, source) for source in (leaf, foreign))
         try:
             heap = digest_of(connection, managed.table, leaf)
             reached("verify.heap")
@@ -38,16 +44,17 @@ def verify(settings: Settings, operation: Operation) -> int:
                 _refuse_altered(settings, operation)
                 raise _mismatch(operation, heap, lake, first_keys(connection, managed, leaf, foreign))
             operation.digest = heap
-            if _captured(connection, operation):
+            if noted or _captured(connection, operation):
                 copy = Identifier("frostline", f"verify_{operation.id}_lake")
                 connection.execute(foreign_table(managed, copy, operation.range, scope.format(" lake")))
                 operation.digest = digest_of(connection, managed.table, copy)
         except psycopg.Error as error:
-            raise (Interrupted if _out_of_reach(error) else OperationError)(
+            # Who cannot be asked now may be asked later: capture and copy are kept for that.
+            raise (Interrupted if out_of_reach(error) else OperationError)(
                 f"{operation.leaf} could not be compared with the lake; it stays in Postgres as it was",
                 detail=" ".join(str(error).split()),
                 hint="is the gateway running? `frostline status` shows it, `frostline up` starts it"
-                if _out_of_reach(error)
+                if out_of_reach(error)
                 else "run the same command again",
             ) from error
         finally:
@@ -57,15 +64,10 @@ def verify(settings: Settings, operation: Operation) -> int:
     return heap.rows
 
 
-def _out_of_reach(error: psycopg.Error) -> bool:
-    """Who cannot be asked now may be asked later: capture and copy are kept for that."""
-    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57", "HV")
-
-
 def _captured(connection: Connection, operation: Operation) -> bool:
     """Whether the leaf was changed since it was exported; otherwise the lake holds exactly what the leaf does."""
-    delta, within = Identifier(*operation.managed.delta), ddl.within(operation.managed.table, operation.range)
-    query = SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(delta, within)
+    versions, within = Identifier(*operation.managed.delta), ddl.within(operation.managed.table, operation.range)
+    query = SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(versions, within)
     return connection.execute(query).fetchone() == (True,)
 
 
