@@ -1,4 +1,7 @@
-"""Rows looked up by whole numbers, days or moments, as by a primary key: read from their file without DuckDB."""
+"""Rows looked up by whole numbers, days or moments, as by a primary key or an hour of them.
+
+They are read from their file without DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from frostline.gateway.scan import Scan, count_files, lake_rows, removed
 from frostline.gateway.view import Version, View
 from frostline.gateway.wire.messages import Field
 from frostline.lake import point
-from frostline.lake.pruning import Among, Condition
+from frostline.lake.pruning import Among, Column, Compare, Condition
 
 _OF_LAKE = "0"
+_MOST = 1000  # rows that are made without an engine: of more, DuckDB makes them sooner
 _WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 
 
@@ -45,16 +49,19 @@ class VersionRows(FixedRows):
 
 def asked(select: Select, table: ColdTable, conditions: Sequence[Condition]) -> Point | None:
     """What a SELECT asks for, if it is as plain as that."""
-    equal = _equal(conditions)
+    spans = [_span(condition) for condition in conditions]
     try:
         named, rest = select.source()
-        whole = len(select.where()) == len(equal) == len(conditions) > 0
+        whole = len(select.where()) == len(conditions) > 0 and None not in spans
     except Unknown:
         return None
     columns = _listed(select, table)
     if not whole or named is not None or rest or columns is None or set(select.clauses) != {"select", "from", "where"}:
         return None
-    compared = [column for column in table.columns.values() if column.field_id in equal]
+    between = _spans(conditions)
+    if all(point.endless(span) for span in between.values()):
+        return None  # hardly few rows
+    compared = [column for column in table.columns.values() if column.field_id in between]
     fields = tuple(Field(column.name, column.oid, column.typmod) for column in columns)
     return Point(fields, columns, frozenset((*columns, *compared)))
 
@@ -69,6 +76,7 @@ class Sought:
     conditions: Sequence[Condition]
     key: tuple[str, ...] | None  # a whole primary key: of one row, if any, and of its versions
     _keys: Callable[[], tuple[str, ...]]
+    most: int = FEW_ROWS  # rows; DuckDB reads more
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -92,8 +100,8 @@ def answer(
 ) -> FixedRows | None:
     """The rows; None: DuckDB has to be asked. `keys` are as for `cold_rows`."""
     wanted = sought(source, table, found.columns, conditions, lambda: keys)
-    if len(conditions) > len(table.primary_key):  # a version may satisfy what is said of the key, and not the rest
-        wanted = replace(wanted, key=None)
+    # A version may satisfy what is said of the key, and not the rest.
+    wanted = replace(wanted, most=_MOST, key=wanted.key if len(conditions) <= len(table.primary_key) else None)
     expect(view, wanted)  # Postgres looks for versions while we read
     scan = lake_rows(view, source, table, found.read, conditions)
     versions = few(view, scan, wanted)
@@ -134,7 +142,7 @@ def _of_file(scan: Scan, wanted: Sought) -> list[point.Row] | None:
     if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, wanted.columns)):
         return None
     numbers = [column.field_id or 0 for column in wanted.columns]
-    return point.rows(scan.files[0].path, _equal(wanted.conditions), numbers, FEW_ROWS)
+    return point.rows(scan.files[0].path, _spans(wanted.conditions), numbers, wanted.most)
 
 
 def _key(table: ColdTable, columns: Sequence[ColdColumn], equal: Mapping[int, int]) -> tuple[str, ...] | None:
@@ -162,14 +170,28 @@ def _is(column: ColdColumn, value: int) -> str:
 
 def _equal(conditions: Iterable[Condition]) -> dict[int, int]:
     """By field id."""
-    return {
-        one.column.id: one.values[0]
-        for one in conditions
-        if isinstance(one, Among)
-        and one.column.type in _WHOLE
-        and len(one.values) == 1
-        and isinstance(one.values[0], int)
-    }
+    return {number: low for number, (low, high) in _spans(conditions).items() if low == high}
+
+
+def _spans(conditions: Iterable[Condition]) -> dict[int, point.Span]:
+    """What they say of each column together, by field id; those that say nothing of the kind are left out."""
+    found: dict[int, point.Span] = {}
+    for one in conditions:
+        span = _span(one)
+        if span is not None and isinstance(one, (Among, Compare)):
+            low, high = found.get(one.column.id, point.ALL)
+            found[one.column.id] = max(low, span[0]), min(high, span[1])
+    return found
+
+
+def _span(condition: Condition) -> point.Span | None:
+    low, high = point.ALL
+    match condition:
+        case Among(Column(_, type_), (int() as value,)) if type_ in _WHOLE:
+            return value, value
+        case Compare(Column(_, type_), operator, int() as value) if type_ in _WHOLE:
+            return {"<": (low, value - 1), "<=": (low, value), ">": (value + 1, high), ">=": (value, high)}[operator]
+    return None
 
 
 def _listed(select: Select, table: ColdTable) -> tuple[ColdColumn, ...] | None:

@@ -7,11 +7,11 @@ their bounds and their bloom filters. Of everything else the answer is that Duck
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,13 @@ _FILTERS = 32 * 1024 * 1024
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
 _EPOCH = datetime(1970, 1, 1)  # of moments and of local times alike
 _ALONE = 8  # columns: so few are read sooner than other threads wake up
+_ONE_BY_ONE = 4  # rows: so few are taken sooner without a copy of them
 
 Text = Callable[[Any], str]
 Row = list[str | None]
+Span = tuple[int, int]  # both are in it
+Spans = Mapping[int, Span]  # by field id
+ALL: Span = -(2**63), 2**63 - 1
 
 
 class _NotPlain(Exception):
@@ -53,7 +57,7 @@ class _File:
 
     metadata: pq.FileMetaData
     columns: Mapping[int, _Column]  # by field id
-    bounds: dict[int, list[tuple[int, int] | None]] = field(default_factory=dict)  # by place, of each row group
+    bounds: dict[int, list[Span | None]] = field(default_factory=dict)  # by place, of each row group
 
     @property
     def weight(self) -> int:
@@ -65,12 +69,23 @@ class _File:
             raise _NotPlain
         return found
 
-    def groups(self, place: int, value: int) -> set[int]:
-        """The row groups that may have a value in a column."""
+    def groups(self, place: int, span: Span) -> set[int]:
+        """The row groups that may have such a value in a column."""
+        known = self._bounds(place)
+        return {at for at, own in enumerate(known) if own is None or (own[0] <= span[1] and span[0] <= own[1])}
+
+    def share(self, place: int, group: int, span: Span) -> float:
+        """How much of a row group has such values in a column, were these evenly spread."""
+        own = self._bounds(place)[group]
+        if own is None:
+            return 1.0
+        return (min(own[1], span[1]) - max(own[0], span[0]) + 1) / (own[1] - own[0] + 1)
+
+    def _bounds(self, place: int) -> list[Span | None]:
         if place not in self.bounds:
             groups = (self.metadata.row_group(at) for at in range(self.metadata.num_row_groups))
             self.bounds[place] = [_bounds(group.column(place).statistics) for group in groups]
-        return {at for at, known in enumerate(self.bounds[place]) if known is None or known[0] <= value <= known[1]}
+        return self.bounds[place]
 
 
 @dataclass(frozen=True)
@@ -103,16 +118,21 @@ _values: ByteCache[_Values] = ByteCache(VALUES)
 _filters: ByteCache[bloom.Filter] = ByteCache(_FILTERS)
 
 
-def rows(location: str, equal: Mapping[int, int], wanted: Sequence[int], most: int) -> list[Row] | None:
-    """Texts of columns, by field id, in the rows that have these values: at most so many. None: DuckDB has to be asked.
+def endless(span: Span) -> bool:
+    """Whether it has no end."""
+    return span[0] <= ALL[0] or ALL[1] <= span[1]
+
+
+def rows(location: str, spans: Spans, wanted: Sequence[int], most: int) -> list[Row] | None:
+    """Texts of columns, by field id, in the rows with such values: at most so many. None: DuckDB has to be asked.
 
     The values are whole numbers, days since 1970 or microseconds since then.
     """
     path = local_path(location)
-    if path is None or not equal:
+    if path is None or not spans:
         return None
     try:
-        return _rows(path, _files.get(path, partial(_footer, path)), equal, wanted, most)
+        return _rows(path, _files.get(path, partial(_footer, path)), spans, wanted, most)
     except (_NotPlain, OSError, ValueError, OverflowError, pa.ArrowException):
         return None  # whoever reads it next says what is wrong, if anything is
 
@@ -126,11 +146,11 @@ def cache_counts() -> dict[str, int]:
     }
 
 
-def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int], most: int) -> list[Row]:
-    compared = [(file.column(number), value) for number, value in equal.items()]
+def _rows(path: str, file: _File, spans: Spans, wanted: Sequence[int], most: int) -> list[Row]:
+    compared = [(file.column(number), span) for number, span in spans.items()]
     columns = [file.column(number) for number in wanted]
     groups = _possible(path, file, compared)
-    if len(groups) > _GROUPS:
+    if len(groups) > _GROUPS or _likely(file, groups, compared) > 4 * most:
         raise _NotPlain
     found: list[Row] = []
     for group in groups:
@@ -138,18 +158,26 @@ def _rows(path: str, file: _File, equal: Mapping[int, int], wanted: Sequence[int
     return found
 
 
-def _possible(path: str, file: _File, compared: Sequence[tuple[_Column, int]]) -> list[int]:
+def _possible(path: str, file: _File, compared: Sequence[tuple[_Column, Span]]) -> list[int]:
     """The row groups that may have such rows: by their bounds, and where those leave several by their filters."""
-    groups = sorted(set.intersection(*(file.groups(column.place, value) for column, value in compared)))
+    groups = sorted(set.intersection(*(file.groups(column.place, span) for column, span in compared)))
     if not 1 < len(groups) <= _FILTERED:
         return groups
-    for column, value in compared:
+    for column, (value, highest) in compared:
         numbers = _integers(column.type)
         if numbers is None:
             raise _NotPlain
-        wanted = bloom.hashed(value, numbers.bit_width // 8)
-        groups = [group for group in groups if _filter(path, file, group, column.place).may_have(wanted)]
+        if value == highest:
+            wanted = bloom.hashed(value, numbers.bit_width // 8)
+            groups = [group for group in groups if _filter(path, file, group, column.place).may_have(wanted)]
     return groups
+
+
+def _likely(file: _File, groups: Sequence[int], compared: Sequence[tuple[_Column, Span]]) -> float:
+    """About how many rows that is, were all values evenly spread."""
+    shares = [min(file.share(column.place, group, span) for column, span in compared) for group in groups]
+    rows = [int(file.metadata.row_group(group).num_rows) for group in groups]
+    return sum(share * count for share, count in zip(shares, rows, strict=True))
 
 
 def _filter(path: str, file: _File, group: int, place: int) -> bloom.Filter:
@@ -164,30 +192,36 @@ def _of_group(
     path: str,
     file: _File,
     group: int,
-    compared: Sequence[tuple[_Column, int]],
+    compared: Sequence[tuple[_Column, Span]],
     columns: Sequence[_Column],
     most: int,
 ) -> list[Row]:
     if file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
         raise _NotPlain
-    read = _read(path, file.metadata, group, {column.place for column in (*columns, *(c for c, _ in compared))})
+    places = {column.place for column, _ in compared}
+    if all(low == high for _, (low, high) in compared):
+        places |= {column.place for column in columns}  # few rows, if any: all is read at once
+    read = _read(path, file.metadata, group, places)
     at = _where(read, compared)
     if len(at) > most:
         raise _NotPlain
-    each = {column.place: column for column in columns}.values()  # keys are asked for twice
-    found = ({c.place: _text(c, read[c.place].array[row]) for c in each} for row in at.tolist())
-    return [[texts[column.place] for column in columns] for texts in found]
+    if not len(at):
+        return []
+    each = {column.place: column for column in columns}  # keys are asked for twice
+    read |= _read(path, file.metadata, group, each.keys() - places)
+    texts = {place: _texts(column, read[place].array, at) for place, column in each.items()}
+    return [list(row) for row in zip(*(texts[column.place] for column in columns), strict=True)]
 
 
-def _where(read: Mapping[int, _Values], compared: Sequence[tuple[_Column, int]]) -> Any:
+def _where(read: Mapping[int, _Values], compared: Sequence[tuple[_Column, Span]]) -> Any:
     """The places of the rows: all are compared once, or searched, and what is left by the next column."""
     at = None
-    for column, value in compared:
-        at = _equal(read[column.place], value, at)
+    for column, span in compared:
+        at = _within(read[column.place], span, at)
     return at
 
 
-def _read(path: str, metadata: pq.FileMetaData, group: int, places: set[int]) -> dict[int, _Values]:
+def _read(path: str, metadata: pq.FileMetaData, group: int, places: Iterable[int]) -> dict[int, _Values]:
     """Columns of a row group, by their places."""
     found = {place: _values.peek((path, group, place)) for place in places}
     lacking = sorted(place for place, values in found.items() if values is None)
@@ -207,17 +241,31 @@ def _same(values: _Values) -> _Values:
     return values
 
 
-def _equal(values: _Values, value: int, among: Any | None) -> Any:
-    """Where they are this one, out of some places or all; NULL is not."""
-    found = values.numbers
-    if found is None:
-        same = pc.fill_null(pc.equal(values.array.view(_integers(values.array.type)), value), False)
-        found, value = same.to_numpy(zero_copy_only=False), True
+def _within(values: _Values, span: Span, among: Any | None) -> Any:
+    """Where they are in it, out of some places or all; NULL is not."""
+    low, high = max(span[0], ALL[0]), min(span[1], ALL[1])
+    if low > high:
+        return np.arange(0)
+    numbers = values.numbers
+    if numbers is None:
+        numbers = values.array.view(_integers(values.array.type))
+        inside = pc.fill_null(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), False)
+        found = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+        return found if among is None else np.intersect1d(found, among, assume_unique=True)
     if among is not None:
-        return among[found[among] == value]
-    if values.numbers is not None and values.ascending:
-        return np.arange(found.searchsorted(value), found.searchsorted(value, "right"))
-    return np.flatnonzero(found == value)
+        left = numbers[among]
+        return among[(left >= low) & (left <= high)]
+    if values.ascending:
+        return np.arange(_place(numbers, low, "left"), _place(numbers, high, "right"))
+    return np.flatnonzero(numbers == low if low == high else (numbers >= low) & (numbers <= high))
+
+
+def _place(numbers: Any, value: int, side: Literal["left", "right"]) -> Any:
+    """Of the column's own kind, or all of it would be converted."""
+    limits = np.iinfo(numbers.dtype)
+    if not limits.min <= value <= limits.max:
+        return 0 if value < limits.min else len(numbers)
+    return numbers.searchsorted(numbers.dtype.type(value), side)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -225,13 +273,20 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _text(column: _Column, value: pa.Scalar) -> str | None:
-    if column.text is None:
+def _texts(column: _Column, array: pa.Array, at: Any) -> list[str | None]:
+    write = column.text
+    if write is None:
         raise _NotPlain
-    if not value.is_valid:
-        return None
     # Arrow takes as long for a moment with its zone as for everything else.
-    return column.text(value.value if isinstance(value, pa.TimestampScalar) else value.as_py())
+    moments = pa.types.is_timestamp(column.type)
+    if len(at) < _ONE_BY_ONE:
+        found = [array[row] for row in at.tolist()]
+        values = [value.value if moments else value.as_py() for value in found]
+    else:
+        together = at[-1] - at[0] == len(at) - 1
+        some = array.slice(at[0], len(at)) if together else array.take(pa.array(at))
+        values = (some.view(pa.int64()) if moments else some).to_pylist()
+    return [None if value is None else write(value) for value in values]
 
 
 def _footer(path: str) -> _File:
