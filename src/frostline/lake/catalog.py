@@ -204,6 +204,17 @@ def table_of(catalog: Catalog, managed: Managed) -> IcebergTable:
     return table
 
 
+def existing(catalog: Catalog, managed: Managed) -> IcebergTable:
+    """The same of a table that has rows in the lake; told where somebody has dropped it from the catalog."""
+    try:
+        return table_of(catalog, managed)
+    except NoSuchTableError:
+        raise LakeError(
+            f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
+            hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
+        ) from None
+
+
 def claim(settings: Settings, managed: Managed) -> None:
     """Take the Iceberg table over from a database that is gone."""
     with opened(settings) as catalog, suppress(NoSuchTableError):
@@ -220,14 +231,16 @@ def _made_here(catalog: Catalog, managed: Managed) -> IcebergTable:
 
 
 def owned(settings: Settings, managed: Managed) -> bool:
-    """Whether there is an Iceberg table of ours: a copy of a database reads that of the original."""
+    """Whether there is an Iceberg table of ours: a copy of a database reads that of the original.
+
+    So does one that was dropped from the catalog: it is read by its files, and cannot be changed.
+    """
     if managed.snapshot_id is None:
         return False
-    with opened(settings) as catalog:
-        return catalog.load_table(identifier(managed)).properties.get(layout.INSTALLATION) in (
-            None,
-            managed.installation,
-        )
+    with opened(settings) as catalog, suppress(NoSuchTableError):
+        maker = catalog.load_table(identifier(managed)).properties.get(layout.INSTALLATION)
+        return maker in (None, managed.installation)
+    return False
 
 
 def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> bool:
@@ -238,10 +251,8 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
     """
     with opened(settings) as catalog:
         try:
-            table = table_of(catalog, managed)
+            table = (table_of if managed.snapshot_id is None else existing)(catalog, managed)
         except NoSuchTableError:
-            if managed.snapshot_id is not None:
-                raise _gone(managed) from None
             _create(catalog, managed, settings)
             return True
         _in_this_lake(table, managed, settings)
@@ -260,10 +271,7 @@ def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> 
 def load(settings: Settings, managed: Managed) -> IcebergTable:
     """The Iceberg table as it is now; good for reading after the catalog is closed."""
     with opened(settings) as catalog:
-        try:
-            return table_of(catalog, managed)
-        except NoSuchTableError:
-            raise _gone(managed) from None
+        return existing(catalog, managed)
 
 
 def append(
@@ -274,7 +282,7 @@ def append(
     Nor where the table is cut otherwise by now: a file of one partition would be taken for another's.
     """
     with opened(settings) as catalog:
-        table = table_of(catalog, managed)
+        table = existing(catalog, managed)
         if table.spec() != spec or not lineage.shows(table, managed, storages.of(settings).python()):
             return
         with (
@@ -290,7 +298,7 @@ def add(settings: Settings, managed: Managed, files: Sequence[StagedFile], prope
     """One commit that adds files staged under one spec, on whatever is the head; that is looked at afterwards."""
     (spec,) = {file.spec_id for file in files}
     with opened(settings) as catalog:
-        table = table_of(catalog, managed)
+        table = existing(catalog, managed)
         today = table.metadata.default_spec_id
         with suppress(CommitFailedException), table.transaction() as transaction:  # somebody else may be faster
             # PyIceberg adds files under the spec that the table has.
@@ -364,7 +372,7 @@ def adopt(settings: Settings, managed: Managed, operation: int, ours: set[str]) 
 def only_ours_above(settings: Settings, managed: Managed, ours: set[str]) -> bool:
     """Whether all that stands above the registry's snapshot was made by operations of this table."""
     with opened(settings) as catalog:
-        return _above_is_ours(table_of(catalog, managed), managed, ours)
+        return _above_is_ours(existing(catalog, managed), managed, ours)
 
 
 def _above_is_ours(table: IcebergTable, managed: Managed, ours: set[str]) -> bool:
@@ -381,13 +389,6 @@ def _only_ours(table: IcebergTable, managed: Managed, operations: set[str]) -> N
     """What is about to be removed was written by runs of this very table that never got to show it."""
     if not all(lineage.made_by(snapshot) in operations for snapshot in table.snapshots()):
         raise _not_ours(managed)
-
-
-def _gone(managed: Managed) -> LakeError:
-    return LakeError(
-        f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog",
-        hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
-    )
 
 
 def _not_ours(managed: Managed) -> LakeError:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as IcebergTable
@@ -23,7 +21,7 @@ from frostline.config import Settings
 from frostline.errors import LakeError
 from frostline.lake import layout, lineage
 from frostline.lake import storage as storages
-from frostline.lake.catalog import identifier, opened, table_of
+from frostline.lake.catalog import existing, opened
 
 _DAY = 86_400_000_000  # microseconds: a date's bound counts days
 
@@ -52,7 +50,7 @@ class Merged:
 def spec(settings: Settings, managed: Managed) -> PartitionSpec:
     """How the Iceberg table is cut into partitions."""
     with opened(settings) as catalog:
-        return _table(catalog, managed).spec()
+        return existing(catalog, managed).spec()
 
 
 def ready(
@@ -61,7 +59,7 @@ def ready(
     """Make the head what a fold can stand on, with the properties it needs; refused where that cannot be."""
     files = storages.of(settings).python()
     with opened(settings) as catalog:
-        table = _table(catalog, managed)
+        table = existing(catalog, managed)
         others = Others()
         if not lineage.shows(table, managed, files):
             above = [] if lineage.undoable(table, managed, ours, files, noted) else _above(table, managed)
@@ -84,7 +82,7 @@ def ready(
 def on_the_way(settings: Settings, managed: Managed, operation: int) -> int | None:
     """The head, if it is the operation's and the catalog has forgotten what it stands on."""
     with opened(settings) as catalog:
-        table = _table(catalog, managed)
+        table = existing(catalog, managed)
         head = table.current_snapshot()
         if head is None or managed.snapshot_id is None or table.snapshot_by_id(managed.snapshot_id) is not None:
             return None
@@ -107,7 +105,7 @@ def found(
     """
     files = storages.of(settings).python()
     with opened(settings) as catalog:
-        table = _table(catalog, managed)
+        table = existing(catalog, managed)
         made = [snapshot for snapshot in table.snapshots() if lineage.made_by(snapshot) == str(operation)]
         if alone:
             head = table.current_snapshot()
@@ -125,17 +123,6 @@ def found(
             summary = {key: str(value) for key, value in snapshot.summary.additional_properties.items()}
             return Merged(snapshot.snapshot_id, table.metadata_location, summary, others)
         return None
-
-
-def _table(catalog: Catalog, managed: Managed) -> IcebergTable:
-    try:
-        return table_of(catalog, managed)
-    except NoSuchTableError:
-        raise LakeError(
-            f"the Iceberg table {'.'.join(identifier(managed))} of {managed.table} is gone from the catalog; "
-            "nothing was folded",
-            hint=f"its last metadata file was {managed.metadata_location}: register it in the catalog again",
-        ) from None
 
 
 def _above(table: IcebergTable, managed: Managed) -> list[Snapshot] | None:

@@ -12,7 +12,7 @@ from frostline.faults import reached
 from frostline.lake import leftovers
 from frostline.report import Report
 from frostline.tiering import commits, staged
-from frostline.tiering.archive import plan, recover
+from frostline.tiering.archive import capture, default, plan, recover
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings
 from frostline.tiering.untier import recover as returning
@@ -42,10 +42,18 @@ def look(connection: Connection, settings: Settings, managed: Managed, older_tha
         note = "an operation that can go on captures here" if kept else "captures for nobody"
         found.append(Found("triggers", f"{schema}.{name}", note, kept=kept))
     for left in returning.unfinished(connection, managed):
-        found.append(Found("untier", left.period, "ended before its rows were back; `frostline untier` may go on"))
+        note = (
+            "its rows are back, a trigger is left"
+            if left.done
+            else "ended before its rows were back; `frostline untier` may go on"
+        )
+        found.append(Found("untier", left.period, note))
     row = connection.execute(recover.nobodys_rows(managed, resumed, "SELECT count(*)")).fetchone()
-    if row is not None and row[0]:
-        found.append(Found("captured rows", ".".join(managed.delta), f"{row[0]:,} rows of periods that are not cold"))
+    count = (row[0] if row is not None else 0) + (capture.noted(connection, managed) if resumed is None else 0)
+    if count:
+        found.append(Found("captured rows", ".".join(managed.delta), f"{count:,} rows of periods that are not cold"))
+    for schema, name in default.closed(connection, managed):
+        found.append(Found("CHECK", f"{schema}.{name}", "for a swap that was not made"))
     live = pins.live_snapshots(connection, managed.id)
     abandoned = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     found += [_snapshot(snapshot, kept=snapshot.id in live) for snapshot in abandoned]

@@ -15,6 +15,7 @@ from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.faults import reached
+from frostline.lake import catalog as lake
 from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
@@ -47,6 +48,14 @@ def trim(
         # Only here: a commit of an earlier run may be from before the seam moved once more.
         connection.execute("UPDATE frostline.tables SET surplus = false WHERE id = %s", (managed.id,))
         progress.note = f"{len(whole)} files removed, {len(reaching)} rewritten"
+
+
+def trim_owned(
+    connection: Connection, settings: Settings, managed: Managed, report: Report, spark: Callable[[], SparkSession]
+) -> None:
+    """The same where the lake is ours; a copy of a database leaves to the original what it does not read itself."""
+    if _is_surplus(connection, managed) and lake.owned(settings, managed):
+        trim(connection, settings, managed, report, spark)
 
 
 def _is_surplus(connection: Connection, managed: Managed) -> bool:

@@ -25,10 +25,12 @@ from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
 from frostline.tiering import ddl, partitions, references, retention, staged
+from frostline.tiering.archive import default
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, referents, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
-from frostline.tiering.untier.operation import Period, periods
-from frostline.tiering.untier.run import Returned, bring_back, planned
+from frostline.tiering.untier.operation import Period, function_name, periods
+from frostline.tiering.untier.recover import unfinished
+from frostline.tiering.untier.run import Returned, bring_back, planned, under_its_name
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,20 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
         managed = registry.get(connection, text)
         references.check_removable(connection, managed.id)
         with only_writer(connection, managed) as locked:
+            if not keep_lake and locked.snapshot_id is not None:
+                lake.load(settings, locked)  # refused where it is somebody else's, before anything comes back
             managed = staged.add_owned(connection, settings, locked, report)
             known = staged.paths(connection, managed)
             wanted = [
                 period for period in periods(connection, managed) if not _nothing(connection, settings, managed, period)
             ]
-            returned = list(bring_back(connection, settings, managed, wanted, report))
-            kept = _kept(managed) if keep_lake else None
-            if not keep_lake:
-                _drop_lake(connection, settings, managed, report, known)
-            with report.step(f"restore {managed.table}"):
-                _restore(connection, settings, registry.get_by_id(connection, managed.id), known)
+            with under_its_name(managed):
+                returned = list(bring_back(connection, settings, managed, wanted, report))
+                kept = _kept(managed) if keep_lake else None
+                if not keep_lake:
+                    _drop_lake(connection, settings, managed, report, known)
+                with report.step(f"restore {managed.table}"):
+                    _restore(connection, settings, registry.get_by_id(connection, managed.id), known)
     return Left(returned, kept)
 
 
@@ -106,7 +111,7 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
         )
 
     if managed.snapshot_id is not None:
-        lake.load(settings, managed)  # refused where it is somebody else's
+        lake.load(settings, managed)  # it may have been taken over since
     with report.step(f"drop the Iceberg table of {managed.table}"):
         locks = replace(from_settings(settings), fence=managed.id)
         with_short_locks(connection, work, f"forgetting the lake of {managed.table}", locks)
@@ -119,10 +124,10 @@ def _restore(connection: Connection, settings: Settings, managed: Managed, known
     for leaf in managed.table.leaves:
         ensure_bound_checks(connection, managed.table, leaf, upper=True)
     locks = from_settings(settings)
-    relations = [managed.table.oid, managed.hot_oid, *(leaf.oid for leaf in managed.table.leaves)]
+    relations = [managed.table.oid, managed.hot_oid, managed.delta_oid, *(leaf.oid for leaf in managed.table.leaves)]
 
     def work() -> None:
-        _lock(connection, managed, locks)
+        _lock(connection, registry.get_by_id(connection, managed.id), locks)
         fence(connection, managed.id)
         reached("leave.locked")
         now = registry.get_by_id(connection, managed.id)
@@ -190,6 +195,7 @@ def _statements(connection: Connection, managed: Managed, locks: Wanted) -> list
         ),
         *(ddl.attach(parent, leaf) for leaf in table.leaves),
         *_as_they_were(connection, managed, table.leaves),
+        *default.opened(connection, managed),
         *(
             SQL("ALTER TABLE {} REPLICA IDENTITY USING INDEX {}").format(parent, Identifier(name.split(".")[-1]))
             for name in row[0].get("replica_identity", ())
@@ -201,6 +207,7 @@ def _remove(connection: Connection, managed: Managed) -> list[Composed]:
     """Foreign partition, triggers, functions, tables, and the registry's rows."""
     id_, foreign = managed.id, periods(connection, managed)
     functions = [f"{what}_{id_}" for what in ("collect", "begins", "store", "capture", "no_truncate", "archived")]
+    functions += [function_name(left.id) for left in unfinished(connection, managed)]
     triggers = queries.rows(connection, "own_triggers", table=id_, functions=functions)
     gone = {period.oid for period in foreign}
     # A function is called by triggers, a table's row type named by functions: in this order.

@@ -51,6 +51,7 @@ CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020
 CREATE INDEX ON public.events (v);
 CREATE INDEX by_mood ON public.events (m, lower(k::text)) INCLUDE (late) WHERE v > 3;
 CREATE STATISTICS public.together ON k, m FROM public.events;
+ALTER TABLE public.events ALTER COLUMN k SET STATISTICS 50;
 CREATE FUNCTION public.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER noted BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION public.noted();
 CREATE VIEW public.seen AS SELECT id, v FROM public.events;
@@ -71,7 +72,8 @@ _CATALOGUE = {
         FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1""",
     "columns": """
         SELECT a.attrelid::regclass::text, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-               a.attidentity, a.attgenerated, a.attstorage, a.attcompression, a.attacl, pg_get_expr(d.adbin, d.adrelid)
+               a.attidentity, a.attgenerated, a.attstorage, a.attcompression, a.attstattarget, a.attacl,
+               pg_get_expr(d.adbin, d.adrelid)
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relnamespace = 'public'::regnamespace
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2""",
@@ -126,7 +128,7 @@ def rows(world: World, table: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("any_world", "mode"), [("18", "check"), ("15", "none")], indirect=["any_world"])
-def test_the_catalogue_is_what_it_was(any_world: World, mode: str) -> None:
+def test_the_catalogue_is_what_it_was(any_world: World, mode: str, tmp_path: Path) -> None:
     world = any_world
     world.run(TABLE)
     before, text = catalogue(world), dump(world)
@@ -145,7 +147,15 @@ def test_the_catalogue_is_what_it_was(any_world: World, mode: str) -> None:
     world.run("UPDATE public.plain SET twice = v * 2")
     files = world.directory("events")
     assert files.exists()
-    left = leave(world)
+    left = _leave_meanwhile(
+        world,
+        tmp_path,
+        {
+            "load.copied": "ALTER TABLE public.events RENAME TO elsewhere",
+            "untier.tidied": "ALTER TABLE public.elsewhere RENAME TO events",
+            "leave.dropped": "ALTER TABLE public.events_hot RENAME TO elsewhere",
+        },
+    )
     assert ([one.rows for one in left.returned], left.lake) == ([695, 743], None)
     assert rows(world, "public.events") == rows(world, "public.plain")
     after = catalogue(world)
@@ -155,6 +165,21 @@ def test_the_catalogue_is_what_it_was(any_world: World, mode: str) -> None:
     assert not files.exists()
     assert world.run("SELECT count(*) FROM frostline_lake.iceberg_tables") == [(0,)]
     _is_of_use(world)
+
+
+def _leave_meanwhile(world: World, directory: Path, statements: dict[str, str]) -> Left:
+    """Leave, while others alter the table, once each."""
+
+    def act(point: str) -> bool:
+        if statement := statements.pop(point, None):
+            world.run(f"SET lock_timeout = '1s'; {statement}")
+        return True
+
+    with told(directory, act) as path, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(faults.VARIABLE, str(path))
+        left = leave(world)
+    assert statements == {}
+    return left
 
 
 def _is_of_use(world: World) -> None:

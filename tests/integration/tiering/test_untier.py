@@ -29,13 +29,13 @@ from frostline.catalog.database import connect
 from frostline.catalog.registry import Managed
 from frostline.cli.main import app
 from frostline.config import Settings
-from frostline.errors import Interrupted, RefusedError
+from frostline.errors import Interrupted, OperationError, RefusedError
 from frostline.faults import UNTIER_POINTS, InjectedFault
 from frostline.lake import surplus
 from frostline.model.bounds import Bound, parse_bound
 from frostline.report import Silent
 from frostline.tiering import clean, cycle, register, verify
-from frostline.tiering.archive.run import Warm
+from frostline.tiering.archive.run import Warm, archive
 from frostline.tiering.fold.run import fold
 from frostline.tiering.locks import only_writer
 from frostline.tiering.untier.run import Returned, untier
@@ -126,7 +126,7 @@ def test_every_type_comes_back_exactly(any_world: World) -> None:
 
 def test_the_leaf_is_as_postgres_would_have_made_it(cold: World) -> None:
     world = cold
-    world.run("CREATE INDEX ON public.events (v) WHERE v > 5")
+    world.run("CREATE INDEX ON public.events (v) WHERE v > 5; ALTER TABLE public.events ALTER v SET STATISTICS 321")
     dry = CliRunner().invoke(app, ["--dsn", world.dsn, "untier", "public.events", "2020-02-03", "--dry-run"])
     assert "events_02" in dry.output
     assert "696" in dry.output
@@ -142,6 +142,9 @@ def test_the_leaf_is_as_postgres_would_have_made_it(cold: World) -> None:
         "SELECT conname FROM pg_constraint WHERE conrelid = 'public.events_02'::regclass AND contype = 'c'"
     ) == [("frostline_bound",)]
     assert world.run("SELECT reltuples FROM pg_class WHERE relname = 'events_02'") == [(696,)]
+    assert world.run(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'public.events_02'::regclass AND attstattarget = 321"
+    ) == [("v",)]
     assert world.run("SELECT kind, state, rows FROM frostline.operations WHERE kind = 'untier'") == [
         ("untier", "done", 696)
     ]
@@ -177,6 +180,65 @@ def test_a_transaction_that_began_before_sees_every_row(cold: World) -> None:
     assert world.run("SELECT count(*) FROM frostline.steps WHERE name = 'load' AND attempts > 1") == [(0,)]
     assert rows(world, "public.events") == rows(world, "public.plain")
     nothing_left(world)
+    world.archive("public.events")
+
+
+def test_who_reads_other_cold_rows_keeps_nothing_back_but_a_trigger(cold: World, tmp_path: Path) -> None:
+    world = cold
+    client = world.connect(autocommit=False)
+    client.isolation_level = IsolationLevel.REPEATABLE_READ
+    january = client.execute("SELECT count(*), sum(v) FROM public.events_01").fetchone()
+    with told(tmp_path, lambda point: point != "compare.leaf") as path, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(faults.VARIABLE, str(path))
+        with pytest.raises(InjectedFault):  # not that the leaf cannot be dropped now: the next run goes on with it
+            back(world, "events_02", patience(world, 0.3))
+    assert [one.period.name for one in back(world, "events_02", patience(world, 0.3))] == ["events_02"]
+    assert client.execute("SELECT count(*), sum(v) FROM public.events_01").fetchone() == january
+    assert world.run("SELECT count(*) FROM pg_trigger WHERE tgname LIKE '!frostline follow%'") == [(1,)]
+    assert world.run(f"SELECT state FROM frostline.operations WHERE id = {_waiting(world)}") == [("done",)]
+    both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (7, 807)")
+    client.rollback()
+    world.archive("public.events")  # what was left does no harm when the period is cold again
+    both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (7, 807)")
+    with connect(world.dsn) as connection, only_writer(connection, managed(world)) as table:
+        left = clean.look(connection, world.settings, table, 0)
+        assert [(one.what, one.note) for one in left] == [("untier", "its rows are back, a trigger is left")]
+        clean.clean(connection, world.settings, table, 0, Silent())
+    nothing_left(world)
+    assert world.run(f"SELECT state FROM frostline.operations WHERE id = {_waiting(world)}") == [("done",)]
+    assert rows(world, "public.events") == rows(world, "public.plain")
+
+
+def test_a_table_can_be_altered_and_renamed_while_a_period_is_loaded(cold: World, tmp_path: Path) -> None:
+    world = cold
+
+    def renaming(at: str, statement: str) -> Callable[[str], bool]:
+        def act(point: str) -> bool:
+            if point == at:
+                # And whoever asks how large everything is does not wait either.
+                world.run(f"SET lock_timeout = '1s'; SELECT sum(pg_table_size(oid)) FROM pg_class; {statement}")
+            return True
+
+        return act
+
+    renamed = (
+        ("load.copied", "ALTER TABLE public.events RENAME TO e; ALTER TABLE public.events_hot RENAME TO h", None),
+        ("load.begun", "ALTER TABLE public.e RENAME TO events", "was renamed meanwhile; what came back stays hot"),
+        ("load.copied", "ALTER TABLE public.events_02 RENAME TO feb", "was altered, or many rows were added"),
+    )
+    for at, statement, said in renamed:
+        table = "public.e" if "public.e " in statement else "public.events"
+        with told(tmp_path, renaming(at, statement)) as path, pytest.MonkeyPatch.context() as patch:
+            patch.setenv(faults.VARIABLE, str(path))
+            expected = contextlib.nullcontext() if said is None else pytest.raises(OperationError, match=said)
+            with Warm(world.spark_here) as warm, expected:
+                untier(world.settings, table, "2020-02-03", Silent(), warm)
+        if said is None:
+            world.archive("public.e")
+    back(world, "feb")
+    nothing_left(world)
+    world.run("ALTER TABLE public.feb RENAME TO events_02; ALTER TABLE public.h RENAME TO events_hot")
+    assert rows(world, "public.events") == rows(world, "public.plain")
     world.archive("public.events")
 
 
@@ -229,6 +291,27 @@ def test_killed_anywhere_it_is_finished_or_undone_by_the_next_run(cold: World, t
     assert rows(world, "public.events") == rows(world, "public.plain")
     world.archive("public.events")
     assert rows(world, "public.events") == rows(world, "public.plain")
+
+
+def test_what_an_untier_left_is_cleaned_without_what_an_archive_run_captured(cold: World, tmp_path: Path) -> None:
+    world = cold
+    with told(tmp_path, lambda point: point != "attach.committed") as path, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(faults.VARIABLE, str(path))
+        with pytest.raises(InjectedFault):
+            back(world, "events_02")
+    client = world.connect(autocommit=False)
+    client.execute("SELECT FROM public.events LIMIT 1")
+    with pytest.raises(Interrupted, match=r"swapping public\.events_02 did not get its lock"):
+        archive(patience(world, 0.3), "public.events", Silent(), world.spark_here)
+    client.rollback()
+    both(world, "UPDATE {t} SET v = v + 1 WHERE id = 810; DELETE FROM {t} WHERE id = 811")
+    noted = "SELECT id FROM frostline_delta.touched_1 ORDER BY id"
+    assert world.run(noted) == [(810,), (811,)]
+    world.clean("public.events")
+    assert world.run(noted) == [(810,), (811,)]
+    assert [one.leaf.name for one in world.archive("public.events")] == ["events_02"]
+    assert rows(world, "public.events") == rows(world, "public.plain")
+    nothing_left(world)
 
 
 @contextmanager

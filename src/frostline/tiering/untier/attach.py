@@ -59,6 +59,8 @@ def attach(connection: Connection, operation: Operation) -> None:
     _wait_for_older(connection, operation)
 
     def work() -> None:
+        # Loading may have taken long: the table is meant, whatever it is called by now.
+        operation.managed = registry.get_by_id(connection, managed.id)
         lock(connection, _locks(connection, operation), operation.locks.timeout_ms)
         fence(connection, managed.id)
         reached("attach.locked")
@@ -196,6 +198,7 @@ def _statements(connection: Connection, operation: Operation, moved: list[Leaf])
             "attach.attached",
             [
                 SQL("ALTER TABLE {} SET SCHEMA {}").format(waiting, Identifier(period.schema)),
+                SQL("DROP TABLE IF EXISTS {}").format(Identifier(operation.schema, operation.pattern)),
                 SQL("DROP SCHEMA {}").format(Identifier(operation.schema)),
                 ddl.owned_by(place, managed.table),
                 # The empty hot partition first, as at registration.

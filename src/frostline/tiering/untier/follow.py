@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.delta.tables import SCHEMA
+from frostline.delta.tables import SCHEMA, quoted
 from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
@@ -106,10 +106,8 @@ def _function(operation: Operation) -> Composed:
     """As whoever untiers: a writer needs no rights on the leaf."""
     managed = operation.managed
     values = SQL("VALUES ({})").format(_list(_written(managed), "NEW."))
-    return SQL(
-        """CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp AS $frostline$
-#variable_conflict use_column
+    body = SQL(
+        """#variable_conflict use_column
 BEGIN
   IF NEW._op = 'T' THEN
     DELETE FROM ONLY {leaf} l WHERE {same};
@@ -117,13 +115,16 @@ BEGIN
     {upsert};
   END IF;
   RETURN NULL;
-END $frostline$"""
+END"""
     ).format(
-        function=Identifier(SCHEMA, operation.function),
         leaf=Identifier(operation.schema, operation.period.name),
         same=_same(managed.table.primary_key, "l.", "NEW."),
         upsert=_upsert(operation, values),
     )
+    return SQL(
+        "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER"
+        " SET search_path = pg_catalog, pg_temp AS {}"
+    ).format(Identifier(SCHEMA, operation.function), quoted(body))
 
 
 def _trigger(operation: Operation) -> list[Composed]:

@@ -1,7 +1,8 @@
 """Step 1, load: the period's rows at one snapshot stream into a new leaf that nobody sees yet.
 
 The leaf is filled by `COPY ... FREEZE` in the transaction that makes it: once it is attached, a transaction whose
-snapshot is older than the leaf sees its rows too. Only that transaction's rows pass through here, a few at a time.
+snapshot is older than the leaf sees its rows too. It is made like a pattern, not like the table: whoever wanted to
+alter the table would wait, with everybody behind him, until all rows are there.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 from functools import partial
 
 import psycopg
-from psycopg.sql import SQL, Composable, Composed, Identifier
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog import queries
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, out_of_reach
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import Interrupted, OperationError, RefusedError
@@ -28,11 +29,14 @@ from frostline.tiering.premake import clauses
 from frostline.tiering.untier.operation import Operation
 
 _BLOCK = 1 << 18  # bytes handed on at once
+_LIKE = "INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION"
 
 
 def load(connection: Connection, settings: Settings, operation: Operation, progress: Task) -> int:
     """Make the leaf and fill it; returns the number of rows."""
     dsn = settings.dsn.get_secret_value()
+    work = partial(_make_pattern, connection, operation)
+    with_short_locks(connection, work, f"making a leaf for {operation.period}", wanted(connection, operation))
     with (
         connect(dsn, application="frostline untier", autocommit=False) as reader,
         connect(dsn, application="frostline untier", autocommit=False) as loader,
@@ -107,28 +111,40 @@ def _source(reader: Connection, operation: Operation) -> Identifier:
     return name
 
 
-def _leaf(loader: Connection, operation: Operation) -> list[Composed]:
+def _make_pattern(connection: Connection, operation: Operation) -> None:
+    """What the leaf is made like: no heap, so that nobody takes it for the leaf."""
+    table = operation.managed.table
+    connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(operation.schema)))
+    # Like the table itself: before 17 the hot partition has a default where the table has an identity.
+    create = SQL("CREATE TABLE {} (LIKE {} {}) PARTITION BY RANGE ({})")
+    parts = (_pattern(operation), Identifier(table.schema, table.name), SQL(_LIKE), Identifier(table.key))
+    connection.execute(create.format(*parts))
+
+
+def _leaf(connection: Connection, operation: Operation) -> list[Composed]:
     """A leaf like those that are hot, with the CHECKs that let it be attached without being read."""
     managed, name = operation.managed, _name(operation)
     like = next((leaf for leaf in managed.table.leaves if leaf.range is not None), None)
-    row = queries.row(loader, "manner", oid=like.oid if like is not None else managed.hot_oid)
+    row = queries.row(connection, "manner", oid=like.oid if like is not None else managed.hot_oid)
     assert row is not None
     options, tablespace, method, identity, _ = row
     checks = ddl.bound_checks(managed.table, operation.period.range, upper=True)
     full = {"f": "FULL", "n": "NOTHING"}.get(identity)
     return [
-        SQL("CREATE SCHEMA {}").format(Identifier(operation.schema)),
-        # Like the table itself: before 17 the hot partition has a default where the table has an identity.
-        SQL(
-            "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING CONSTRAINTS INCLUDING STORAGE"
-            " INCLUDING COMPRESSION{}){}"
-        ).format(
+        SQL("CREATE TABLE {} (LIKE {} {}{}){}").format(
             name,
-            Identifier(managed.table.schema, managed.table.name),
+            _pattern(operation),
+            SQL(_LIKE),
             SQL("").join(SQL(", CONSTRAINT {} CHECK ({})").format(Identifier(check), held) for check, held in checks),
             clauses(options if like is not None else None, tablespace, method),
         ),
         *([SQL(f"ALTER TABLE {{}} REPLICA IDENTITY {full}").format(name)] if full else []),
+        *(
+            SQL("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS {}").format(name, Identifier(column), Literal(target))
+            for column, target in queries.rows(
+                connection, "statistics_targets", table=managed.table.oid, partition=operation.period.oid
+            )
+        ),
     ]
 
 
@@ -183,6 +199,10 @@ def _note(reader: Connection, loader: Connection, operation: Operation) -> None:
     )
 
 
+def _pattern(operation: Operation) -> Identifier:
+    return Identifier(operation.schema, operation.pattern)
+
+
 def _name(operation: Operation) -> Identifier:
     return Identifier(operation.schema, operation.period.name)
 
@@ -193,7 +213,7 @@ def written(managed: Managed) -> Composable:
 
 
 def _failed(operation: Operation, error: psycopg.Error) -> OperationError:
-    away = isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57", "HV")
+    away = out_of_reach(error)
     return (Interrupted if away else OperationError)(
         f"{operation.period} could not be brought back; its rows stay in the lake as they were",
         detail=" ".join(str(error).split()),

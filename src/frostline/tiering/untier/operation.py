@@ -44,6 +44,11 @@ class Operation:
         return schema_name(self.id)
 
     @property
+    def pattern(self) -> str:
+        """What the leaf is made like, beside it."""
+        return "!pattern" if self.period.name != "!pattern" else "!"
+
+    @property
     def trigger(self) -> str:
         return trigger_name(self.id)
 

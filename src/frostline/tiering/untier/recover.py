@@ -6,13 +6,15 @@ Whoever holds the table's lock knows that no other run is at work, so whatever i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from psycopg.sql import SQL, Identifier
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
+from frostline.errors import Interrupted
 from frostline.faults import reached
 from frostline.model.bounds import Range, parse_bound
 from frostline.model.tables import Leaf
@@ -23,10 +25,12 @@ from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 from frostline.tiering.untier import follow
 from frostline.tiering.untier.operation import Operation, Period, periods, schema_name
 
+_TIDY_SECONDS = 3.0  # for a trigger that does nothing any more the periods after this one need not wait
+
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An operation whose run ended before it did."""
+    """An operation whose run ended before it did, or that has left a trigger."""
 
     id: int
     period: str
@@ -36,7 +40,8 @@ class Unfinished:
     leaf_schema: str | None
     leaf_name: str | None
     followed: bool
-    current: bool  # the lake is as it was when the leaf was loaded
+    current: bool  # the leaf is loaded, and the lake as it was then
+    done: bool  # its rows are back; all that is left is the trigger, or its function
 
     @property
     def range(self) -> Range:
@@ -53,8 +58,10 @@ def settle(connection: Connection, managed: Managed, locks: Wanted, report: Repo
     cold = periods(connection, managed)
     for left in unfinished(connection, managed):
         period = _same(left, cold)
-        if _attached(left, managed):
-            tidy(connection, managed, left.id, locks)
+        if left.done:
+            _drop_trigger(connection, managed, left.id, locks)
+        elif _attached(left, managed):
+            _drop_trigger(connection, managed, left.id, locks)
             steps.finish(connection, Operation(left.id, managed, _gone(left), locks))
             report.line(f"{left.period} had come back in an earlier run")
         elif period is not None and left.leaf is not None and (left.followed or left.current):
@@ -66,14 +73,21 @@ def settle(connection: Connection, managed: Managed, locks: Wanted, report: Repo
 
 
 def tidy(connection: Connection, managed: Managed, id_: int, locks: Wanted) -> None:
-    """What nobody needs once the leaf is attached: the trigger on the delta, and the versions of rows that are hot."""
+    """What nobody needs once the leaf is attached: the versions of rows that are hot, and the trigger on the delta."""
+    connection.execute(archiving.nobodys_rows(managed, None))
+    _drop_trigger(connection, managed, id_, locks)
+
+
+def _drop_trigger(connection: Connection, managed: Managed, id_: int, locks: Wanted) -> None:
+    """If a transaction that has read cold rows is still open, it is left to a later run: its function is empty."""
 
     def work() -> None:
         for statement in follow.end(managed, id_):
             connection.execute(statement)
 
-    with_short_locks(connection, work, f"tidying {managed.table}", _on_delta(managed, locks))
-    connection.execute(archiving.nobodys_rows(managed, None))
+    wanted = replace(_on_delta(managed, locks), patience=min(locks.patience, _TIDY_SECONDS))
+    with suppress(Interrupted):
+        with_short_locks(connection, work, f"tidying {managed.table}", wanted)
 
 
 def abandon(connection: Connection, managed: Managed, id_: int, locks: Wanted, reason: str) -> None:

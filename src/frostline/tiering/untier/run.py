@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg.sql import SQL, Identifier
 
 from frostline.catalog import registry
@@ -13,7 +15,7 @@ from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.delta import follow as following
-from frostline.errors import Interrupted, RefusedError
+from frostline.errors import Interrupted, OperationError, RefusedError
 from frostline.faults import reached
 from frostline.report import Report
 from frostline.tiering import constraints, ddl, partitions, staged, writing
@@ -24,7 +26,7 @@ from frostline.tiering.fold.run import adopted
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.meant import meant
 from frostline.tiering.register import ensure_bound_checks
-from frostline.tiering.trim import trim
+from frostline.tiering.trim import trim_owned
 from frostline.tiering.untier import attach, compare, follow, load, recover
 from frostline.tiering.untier.operation import Operation, Period, begin, periods
 
@@ -59,9 +61,24 @@ def untier(settings: Settings, text: str, period: str, report: Report, warm: War
         with only_writer(connection, managed) as locked:
             managed = staged.add_owned(connection, settings, locked, report)
             wanted = chosen(connection, managed, period)
-            done = list(bring_back(connection, settings, managed, wanted, report))
-            trim(connection, settings, registry.get_by_id(connection, managed.id), report, warm.session)
+            with under_its_name(managed):
+                done = list(bring_back(connection, settings, managed, wanted, report))
+            trim_owned(connection, settings, registry.get_by_id(connection, managed.id), report, warm.session)
     return done
+
+
+@contextmanager
+def under_its_name(managed: Managed) -> Iterator[None]:
+    """Names are looked up before the locks are there: somebody may rename, or move, what they belong to."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType) as error:
+        raise OperationError(
+            f"{managed.table} or a partition of it was renamed meanwhile; "
+            "what came back stays hot, the other rows stay in the lake",
+            detail=error.diag.message_primary,
+            hint="run the same command again, with the new name",
+        ) from error
 
 
 def bring_back(
@@ -85,8 +102,10 @@ def bring_back(
     upper = ddl.leaves_move(connection, managed.table)
     for leaf in managed.table.leaves:
         ensure_bound_checks(connection, managed.table, leaf, upper=upper)
-    for period in wanted:
+    for named in wanted:
         managed = registry.get_by_id(connection, managed.id)  # the seam moved with the period before
+        # While that was loaded this one may have got another name.
+        period = next((now for now in periods(connection, managed) if now.oid == named.oid), named)
         resumed = next((found for found in going if found.period == period), None)
         if resumed is not None:
             resumed.managed = managed
@@ -112,11 +131,12 @@ def _one(connection: Connection, settings: Settings, operation: Operation, repor
                 step.rows = rows = compare.compare(settings, operation)
             with steps.step(connection, operation, 4, "attach"):
                 attach.attach(connection, operation)
-        except Interrupted:
-            raise  # the leaf is kept, and goes on following: the next run goes on with it
         except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, Interrupted) and operation.leaf is not None:
+                raise  # the leaf is kept, and goes on following: the next run goes on with it
             if not connection.broken and not _attached(connection, operation):
-                recover.abandon(connection, managed, operation.id, operation.locks, str(error))
+                with suppress(Interrupted):  # somebody reads cold rows: the next run drops the leaf, or goes on with it
+                    recover.abandon(connection, managed, operation.id, operation.locks, str(error))
             raise
         reached("attach.committed")
         recover.tidy(connection, managed, operation.id, operation.locks)
@@ -158,7 +178,7 @@ def _follows(connection: Connection, operation: Operation) -> bool:
 
 def _attached(connection: Connection, operation: Operation) -> bool:
     """The commit may have happened although its answer was lost."""
-    return operation.period not in periods(connection, operation.managed)
+    return all(period.oid != operation.period.oid for period in periods(connection, operation.managed))
 
 
 def _check_equipped(connection: Connection, managed: Managed) -> None:
