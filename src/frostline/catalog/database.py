@@ -15,6 +15,8 @@ MISCOUNTING = range(180000, 180006)
 LOCK_TIMEOUT_MS = 100  # how long others may queue behind us
 # A deadlock with a user's transaction is one more way of not getting a lock.
 BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+# Refused before there is a session: libpq knows no SQLSTATE of that, only what the server says.
+_CROWDED = ("too many clients already", "remaining connection slots are reserved", "too many connections for ")
 # What a role or a database may have set otherwise, and our work cannot have.
 SESSION = {
     # Bounds and values are read as text: it must not depend on who asks.
@@ -54,10 +56,7 @@ def connect(dsn: str, *, application: str = "frostline", autocommit: bool = True
     try:
         connection = psycopg.connect(dsn, autocommit=autocommit, application_name=application, connect_timeout=10)
     except psycopg.Error as error:
-        raise DatabaseError(
-            f"Postgres cannot be reached: {' '.join(str(error).split())}",
-            hint="is it running? `frostline status` shows the embedded one, `frostline up` starts it",
-        ) from None
+        raise unreachable(error) from None
     version = connection.info.server_version
     if version < MINIMUM_VERSION:
         connection.close()
@@ -66,6 +65,27 @@ def connect(dsn: str, *, application: str = "frostline", autocommit: bool = True
     if not autocommit:
         connection.commit()
     return connection
+
+
+def unreachable(error: psycopg.Error, what: str = "Postgres cannot be reached") -> DatabaseError:
+    """Why there is no connection, as an error of ours."""
+    said = " ".join(str(error).split())
+    if any(words in said for words in _CROWDED):
+        return DatabaseError(
+            f"Postgres has no connection left: {said}",
+            hint="try again when some are closed; raise max_connections if that happens often",
+            sqlstate="53300",
+        )
+    return DatabaseError(
+        f"{what}: {said}",
+        hint="is it running? `frostline status` shows the embedded one, `frostline up` starts it",
+    )
+
+
+def out_of_reach(error: psycopg.Error, *more: str) -> bool:
+    """Whether Postgres or the gateway could not be asked, and may be later; it says nothing of what was asked for."""
+    states = ("08", "53", "57", "HV", *more)
+    return isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in states
 
 
 def session_sql(*, local: bool) -> str:

@@ -16,8 +16,8 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from frostline.catalog import cold
-from frostline.catalog.database import session_sql
-from frostline.errors import DatabaseError, QueryError
+from frostline.catalog.database import session_sql, unreachable
+from frostline.errors import QueryError
 from frostline.gateway.cancel import Canceller, Interruptible
 from frostline.gateway.lexer import quoted
 
@@ -316,7 +316,7 @@ class Backing:
                 self._prepare_again(self._connection)
             except psycopg.Error as error:
                 self.close()
-                raise DatabaseError(f"the gateway cannot reach Postgres: {str(error).strip()}") from None
+                raise unreachable(error, "the gateway cannot reach Postgres") from None
         return self._connection
 
     def _prepare_again(self, connection: psycopg.Connection[Any]) -> None:

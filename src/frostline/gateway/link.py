@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import psycopg
 
-from frostline.catalog.database import Connection, connect
+from frostline.catalog.database import Connection, connect, unreachable
 from frostline.errors import DatabaseError
 
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ class Link:
                         raise
                     # Postgres may have restarted since the last time.
                     if last:
-                        raise DatabaseError(f"Postgres cannot be reached: {said(error)}") from None
+                        raise unreachable(error) from None
             raise AssertionError
 
     def close(self) -> None:

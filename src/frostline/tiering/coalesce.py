@@ -98,13 +98,13 @@ def coalesce(connection: Connection, managed: Managed, group: Group, locks: Want
         if not all(part in now for part in group.parts):
             changed = f"periods of {managed.table} were changed by someone else meanwhile; nothing was joined"
             raise OperationError(changed, hint="run the same command again")
-        grants = _grants(connection, group)
+        grants, fetch = _grants(connection, group), _fetch_rows(connection, group)
         reached("coalesce.locked")
         drop(connection, [(part.schema, part.name) for part in group.parts], locks.timeout_ms)
         reached("coalesce.dropped")
         name = (managed.table.schema, group.name)
         for statement in (
-            *ddl.foreign_partition(managed.table, name, managed.id, group.range),
+            *ddl.foreign_partition(managed.table, name, managed.id, group.range, fetch),
             *ddl.same_grants(connection, None, name),
         ):
             connection.execute(statement)
@@ -190,6 +190,16 @@ def _label(unit: tuple[int, int], to: str, zone: str) -> str:
         "quarter": f"{moment:%Y}_q{(moment.month + 2) // 3}",
         "month": f"{moment:%Y_%m}",
     }[to]
+
+
+def _fetch_rows(connection: Connection, group: Group) -> int:
+    """As few at a time as of the period with the widest rows."""
+    row = connection.execute(
+        "SELECT min(o.option_value::int) FROM pg_foreign_table f, pg_options_to_table(f.ftoptions) o"
+        " WHERE f.ftrelid = ANY (%s) AND o.option_name = 'fetch_size'",
+        ([part.oid for part in group.parts],),
+    ).fetchone()
+    return int(row[0]) if row is not None and row[0] is not None else ddl.FETCH_ROWS
 
 
 def _grants(connection: Connection, group: Group) -> list[tuple[str, str, bool, str | None]]:

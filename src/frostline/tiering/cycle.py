@@ -28,7 +28,7 @@ from frostline.tiering.fold.run import Folded, fold
 from frostline.tiering.locks import from_settings, only_writer
 from frostline.tiering.maintain.run import maintain
 from frostline.tiering.premake import premake
-from frostline.tiering.trim import trim
+from frostline.tiering.trim import trim_owned
 
 BUSY = "55P03"
 
@@ -197,7 +197,7 @@ def _retention(shared: Round, name: str) -> Outcomes:
                     shared.report.line(f"removed {found.rows:,} rows of {managed.table} before {found.line.text}")
                     yield Outcome(name, f"{found.rows:,} rows before {found.line.text}", "removed")
                 # Also what an earlier run has left there.
-                trim(connection, shared.settings, managed, shared.report, shared.warm.session)
+                trim_owned(connection, shared.settings, managed, shared.report, shared.warm.session)
     except Exception as error:
         yield Outcome(name, "retention", "failed", error=told(error))
 

@@ -45,7 +45,10 @@ def examine(settings: Settings) -> Checks:
         for check in guarded("registry", "version", lambda: _registry(connection)):
             installed.append(check.verdict == OK)
             yield check
-        yield from guarded("lake", "storage and catalog", lambda: _lake(settings, postgres=True))
+        usable = []
+        for check in guarded("lake", "storage and catalog", lambda: _lake(settings, postgres=True)):
+            usable.append(check.verdict == OK)
+            yield check
         if not all(installed):
             return
         yield from guarded("registry", "identity", lambda: _identity(connection))
@@ -56,7 +59,9 @@ def examine(settings: Settings) -> Checks:
         yield from guarded("registry", "work under way", lambda: _partitionings(connection))
         yield from guarded("registry", "dropped tables", lambda: _dropped(connection))
         for managed in registry.every(connection):
-            yield from _table(connection, settings, managed)
+            yield from _table(connection, managed)
+            if all(usable):  # else it was said once what every table would say
+                yield from _in_lake(connection, settings, managed)
 
 
 def _version(connection: Connection) -> Checks:
@@ -293,7 +298,7 @@ def _dropped(connection: Connection) -> Checks:
         yield Check("registry", "dropped tables", WARNING, found, "; ".join(statements))
 
 
-def _table(connection: Connection, settings: Settings, managed: Managed) -> Checks:
+def _table(connection: Connection, managed: Managed) -> Checks:
     area = str(managed.table)
     for name, look in (
         ("partitions", lambda: _partitions(connection, managed)),
@@ -302,10 +307,14 @@ def _table(connection: Connection, settings: Settings, managed: Managed) -> Chec
         ("constraints", lambda: _constraints(connection, managed)),
         ("statistics", lambda: _statistics(connection, managed)),
         ("cold rows", lambda: _cold(connection, managed)),
-        ("Iceberg table", lambda: _iceberg(settings, managed)),
-        ("leftovers", lambda: _leftovers(connection, settings, managed)),
     ):
         yield from guarded(area, name, look)
+
+
+def _in_lake(connection: Connection, settings: Settings, managed: Managed) -> Checks:
+    area = str(managed.table)
+    yield from guarded(area, "Iceberg table", lambda: _iceberg(settings, managed))
+    yield from guarded(area, "leftovers", lambda: _leftovers(connection, settings, managed))
 
 
 def _partitions(connection: Connection, managed: Managed) -> Checks:

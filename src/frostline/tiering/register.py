@@ -229,10 +229,12 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
     )
     names = lake_names({column.number: column.name for column in table.stored})
     columns = SQL(
-        "INSERT INTO frostline.columns (table_id, attnum, lake_name, delta_name, base, typmod) VALUES {}"
+        "INSERT INTO frostline.columns (table_id, attnum, lake_name, delta_name, base, typmod, sense) VALUES {}"
     ).format(
         SQL(", ").join(
-            SQL("({})").format(SQL(", ").join(map(Literal, (plan.id, c.number, names[c.number], c.name, *c.base))))
+            SQL("({}, frostline.sense({}))").format(
+                SQL(", ").join(map(Literal, (plan.id, c.number, names[c.number], c.name, *c.base))), Literal(c.base[0])
+            )
             for c in table.stored
         )
     )

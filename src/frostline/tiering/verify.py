@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries, registry
-from frostline.catalog.database import Connection, connect, in_recovery
+from frostline.catalog.database import Connection, connect, in_recovery, out_of_reach
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, RefusedError
@@ -175,9 +175,8 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             return Finding(period.name, state, found.rows, files, changed, tuple(problems), anew)
         except psycopg.Error as error:
             # The gateway is away, or to it the store is: the files themselves were found whole just now.
-            asked = not (isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "58"))
-            said = " ".join(str(error).split())
-            return Finding(period.name, "damaged" if asked else "unknown", problems=(f"cannot be read: {said}",))
+            state = "unknown" if out_of_reach(error, "58") else "damaged"
+            return Finding(period.name, state, problems=(f"cannot be read: {' '.join(str(error).split())}",))
         finally:
             connection.rollback()
 

@@ -236,3 +236,27 @@ def test_periods_from_limitand_after_a_change_of_columns_are_joined_and_verified
     assert len(joined(world)) == 1
     found = verify(world.settings, "public.events", "events_2020", Silent())
     assert [(one.state, one.rows, one.problems) for one in found] == [("good", 2000, ())]
+
+
+def test_wide_rows_are_fetched_a_few_at_a_time(any_world: World) -> None:
+    """Narrow ones as the server's entry says."""
+    world = any_world
+    world.run(TABLE.replace("v int,", "v int, t text,"))
+    world.run("UPDATE public.events SET t = repeat(md5(id::text), 1000) WHERE ts >= '2020-05-01' AND id % 10 = 0")
+    world.run("UPDATE public.events SET t = repeat(md5(id::text), 3000) WHERE ts >= '2020-09-01' AND id < 1500")
+    world.register("public.events", "1 month")
+    contents = "SELECT count(*), sum(id), sum(length(t)) FROM public.events"
+    expected = world.run(contents)
+    world.archive("public.events")
+    options = (
+        "SELECT f.ftrelid::regclass::text, o.option_value::int FROM pg_foreign_table f"
+        " JOIN frostline.periods p ON p.foreign_table = f.ftrelid"
+        " LEFT JOIN pg_options_to_table(f.ftoptions) o ON o.option_name = 'fetch_size' ORDER BY 1"
+    )
+    found = dict(world.run(options))
+    assert found["events_1"] is None
+    assert 3000 < found["events_2"] < 8000
+    assert 150 < found["events_3"] < 500
+    [group] = joined(world)
+    assert dict(world.run(options)) == {"events_before": None, group.name: found["events_3"]}
+    assert world.run(contents) == expected

@@ -57,8 +57,8 @@ def test_a_whole_life_under_odd_names(world: World, key: str) -> None:
         world.run(f"DELETE FROM {PLAIN} WHERE {KEY} < '{line}'")
         with pytest.raises(psycopg.errors.CheckViolation, match=f"before {line} are not kept any more"):
             world.run(f"INSERT INTO {TIERED} VALUES (900, {old})")
-        _both(world, 'ALTER TABLE {t} ADD COLUMN "n%s" int DEFAULT 7')
-        _both(world, """UPDATE {t} SET "n%s" = 8 WHERE "I'd" BETWEEN 50 AND 60""")
+        _both(world, 'ALTER TABLE {t} ADD COLUMN "n%s$frostline$" int DEFAULT 7')
+        _both(world, """UPDATE {t} SET "n%s$frostline$" = 8 WHERE "I'd" BETWEEN 50 AND 60""")
         _same(world)
         assert {found.state for found in verify.verify(world.settings, TIERED, None, Silent())} == {"good"}
         newest = "SELECT c.relname FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table"

@@ -609,11 +609,11 @@ def test_what_no_calendar_holds_is_told_in_words(installed: str) -> None:
     assert execute(installed, "SELECT id FROM public.d_default") == [(3,)]
 
 
-def test_a_key_may_have_the_name_of_a_column_of_the_log(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_may_have_any_name(installed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(
         installed,
-        "CREATE TABLE public.t (_seq int, ts date, v int, PRIMARY KEY (_seq, ts));"
-        "INSERT INTO public.t SELECT i, '2024-03-15', 0 FROM generate_series(1, 9) i",
+        'CREATE TABLE public.t (_seq int, "$body$" int, ts date, v int, PRIMARY KEY (_seq, "$body$", ts));'
+        "INSERT INTO public.t SELECT i, i, '2024-03-15', 0 FROM generate_series(1, 9) i",
     )
     change = "UPDATE public.t SET v = 1 WHERE _seq = 2; DELETE FROM public.t WHERE _seq > 3"
     while_it_copies(monkeypatch, "partition.batch", lambda: execute(installed, change))

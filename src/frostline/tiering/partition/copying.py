@@ -18,6 +18,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
+from frostline.delta.tables import quoted
 from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.tables import Table
@@ -45,14 +46,8 @@ def log_table(work: Work, table: Table) -> list[Composed]:
         record: SQL(", ").join(SQL(f"{record}.{{}}").format(Identifier(name)) for name in names)
         for record in ("OLD", "NEW")
     }
-    return [
-        SQL("CREATE TABLE {} ({} bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {})").format(
-            work.log, _number(names), columns
-        ),
-        SQL(
-            """
-CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $body$
-BEGIN
+    body = SQL(
+        """BEGIN
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO {log} ({names}) VALUES ({old});
     END IF;
@@ -60,14 +55,20 @@ BEGIN
         INSERT INTO {log} ({names}) VALUES ({new});
     END IF;
     RETURN NULL;
-END $body$"""
-        ).format(
-            function=work.function,
-            log=work.log,
-            names=SQL(", ").join(Identifier(name) for name in names),
-            old=values["OLD"],
-            new=values["NEW"],
+END"""
+    ).format(
+        log=work.log,
+        names=SQL(", ").join(Identifier(name) for name in names),
+        old=values["OLD"],
+        new=values["NEW"],
+    )
+    return [
+        SQL("CREATE TABLE {} ({} bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {})").format(
+            work.log, _number(names), columns
         ),
+        SQL(
+            "CREATE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS {}"
+        ).format(work.function, quoted(body)),
         # It runs as its owner: nobody else is to hang it on a table of his own.
         SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC").format(work.function),
     ]
