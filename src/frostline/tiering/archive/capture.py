@@ -85,7 +85,8 @@ def carry(connection: Connection, operation: Operation) -> tuple[int, int | None
     managed = operation.managed
     head = delta.carry(managed.table, managed.id, managed.delta, operation.leaf)
     row: Any = connection.execute(SQL("{} SELECT count(*), min(_seq) FROM put").format(head)).fetchone()
-    return row
+    keys, first = row
+    return keys, first
 
 
 def behind(connection: Connection, operation: Operation) -> bool:
