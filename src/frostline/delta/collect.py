@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.names import FENCE, HELD_SCHEMA, SERVER_NAME
 from frostline.delta.tables import SCHEMA, quoted
-from frostline.model.tables import Table
+from frostline.model.tables import Column, Table
 from frostline.model.types import delta_type
 
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
@@ -57,8 +57,9 @@ def held_name(id_: int) -> str:
     return f"held_{id_}"
 
 
-def references_name(id_: int) -> str:
-    return f"references_{id_}"
+def references_name(id_: int, number: int = 1) -> str:
+    """One for each foreign key, which are numbered."""
+    return f"references_{id_}_{number}"
 
 
 def function_name(id_: int) -> str:
@@ -167,46 +168,66 @@ def held(target: Target) -> list[Composed]:
 
 
 def references(target: Target) -> list[Composed]:
-    """A table that is always empty: what passes through it has its foreign keys checked by Postgres itself.
+    """What new cold rows refer to passes through a table for each foreign key, which Postgres itself checks there.
 
-    Not the delta: there superseded versions and tombstones would hold on to what nobody refers to any more.
+    It stays for as long as there are older snapshots. They do not show the cold rows, but when the row they refer to
+    goes away Postgres looks for what is here now: see 027_references.sql. To Postgres these rows are nothing to keep;
+    nor would they be of use after a crash. Not the delta: there superseded versions would hold on to what nobody refers
+    to any more.
     """
-    name = Identifier(SCHEMA, references_name(target.id))
-    drop = SQL("DROP TABLE IF EXISTS {}").format(name)
-    if not target.references:
-        return [drop]
-    return [
-        drop,
-        SQL("CREATE TABLE {} AS SELECT {} FROM {} WITH NO DATA").format(
-            name, _referring(target.references), Identifier(target.table.schema, target.table.name)
-        ),
-        *(
-            SQL("ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}) MATCH {}").format(
-                name,
-                Identifier(key.name),
-                _names(key.columns),
-                Identifier(*key.referenced),
-                _names(key.keys),
-                SQL("FULL" if key.full else "SIMPLE"),
+    made = [SQL("SELECT frostline.drop_references({})").format(target.id)]
+    for number, key in enumerate(target.references, 1):
+        made += _passing(target, key, Identifier(SCHEMA, references_name(target.id, number)))
+    if target.references:
+        # Nobody sets that: by an UPDATE of it whoever looks for rows that refer to one has stored what is held.
+        made.append(
+            SQL(
+                "CREATE TRIGGER {} BEFORE UPDATE OF _xid ON {} FOR EACH STATEMENT EXECUTE FUNCTION frostline.{}()"
+            ).format(
+                Identifier(TRIGGER + BEFORE),
+                Identifier(SCHEMA, references_name(target.id)),
+                Identifier(begins_name(target.id)),
             )
-            for key in target.references
+        )
+    return made
+
+
+def passing_type(column: Column) -> str:
+    """Of a column in such a table: wide enough for any that it may get, and NULL is allowed."""
+    return delta_type(column.base_type)
+
+
+def _passing(target: Target, key: ForeignKey, name: Identifier) -> list[Composed]:
+    kinds = {column.name: SQL(passing_type(column)) for column in target.table.columns}
+    columns = SQL(", ").join(SQL("{c}::{t} AS {c}").format(c=Identifier(c), t=kinds[c]) for c in key.columns)
+    return [
+        SQL("CREATE UNLOGGED TABLE {} AS SELECT pg_current_xact_id() AS _xid, {} FROM {} WITH NO DATA").format(
+            name, columns, Identifier(target.table.schema, target.table.name)
         ),
-        # Its rows are never updated: by an UPDATE whoever looks for rows that refer to one has stored what is held.
-        SQL("CREATE TRIGGER {} BEFORE UPDATE ON {} FOR EACH STATEMENT EXECUTE FUNCTION frostline.{}()").format(
-            Identifier(TRIGGER + BEFORE), name, Identifier(begins_name(target.id))
+        SQL(
+            "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {} ({}) MATCH {}"
+            " ON DELETE SET NULL ON UPDATE SET NULL"
+        ).format(
+            name,
+            Identifier(key.name),
+            _names(key.columns),
+            Identifier(*key.referenced),
+            _names(key.keys),
+            SQL("FULL" if key.full else "SIMPLE"),
+        ),
+        SQL("CREATE INDEX ON {} ({})").format(name, _names(key.columns)),
+        SQL("CREATE TRIGGER {} BEFORE UPDATE ON {} FOR EACH ROW EXECUTE FUNCTION frostline.refuse_unseen({})").format(
+            Identifier(TRIGGER), name, Literal(str(target.table))
         ),
     ]
 
 
 def _store(target: Target) -> Composed:
     """The function that stores what is held, as whoever registered the table: a writer needs no rights on the delta."""
-    table, id_, found = target.table, target.id, target.references
+    table, id_ = target.table, target.id
     stored = tuple(column.name for column in table.stored)
     written = tuple(column.name for column in table.columns if not column.generated)
-    name = Identifier(SCHEMA, references_name(id_))
-    passing = SQL(
-        ", checked AS (INSERT INTO {} SELECT {} FROM held WHERE held._op = 'U' RETURNING 1)" if found else ""
-    ).format(*([name, _referring(found)] if found else []))
+    passing = SQL("").join(_checked(id_, number, key) for number, key in enumerate(target.references, 1))
     body = SQL(
         """#variable_conflict use_column
 DECLARE
@@ -317,7 +338,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '40001',
       MESSAGE = {overtaken},
       HINT = 'Nothing was changed. Retry the transaction.';
-  END IF;{forget}
+  END IF;
   -- Whoever changes the lake waits for us from here on, so the snapshot stays what it is until we commit.
   IF files THEN
     PERFORM pg_advisory_xact_lock({fence}, {id});
@@ -380,7 +401,6 @@ END"""
         disabled=Literal("a trigger of Frostline's on %s is, or was in this transaction, disabled or gone"),
         reset=Literal(f"cold rows of {table} cannot be changed: {WAS_RESET}"),
         lost=Literal(f"versions of cold rows of {table} were lost on their way"),
-        forget=SQL("\n  DELETE FROM {};").format(name) if found else SQL(""),
         fence=Literal(FENCE),
         id=Literal(id_),
         altered=Literal(f"cold rows of {table} cannot be written in the transaction that alters the table"),
@@ -392,6 +412,14 @@ END"""
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET row_security = off AS {}"""
     ).format(Identifier(f"store_{id_}"), quoted(body))
+
+
+def _checked(id_: int, number: int, key: ForeignKey) -> Composed:
+    """What refers to anything at all passes; of MATCH FULL also what refers by half, which is refused there."""
+    refers = SQL("num_nonnulls({}) > 0" if key.full else "num_nulls({}) = 0").format(_names(key.columns))
+    return SQL(
+        ", checked_{} AS (INSERT INTO {} SELECT pg_current_xact_id(), {} FROM held WHERE held._op = 'U' AND {})"
+    ).format(number, Identifier(SCHEMA, references_name(id_, number)), _names(key.columns), refers)
 
 
 def _unequipped(id_: int) -> Composed:
@@ -551,10 +579,6 @@ def _reaching(call: Composed) -> Composed:
 
 def _percent(name: str) -> str:
     return name.replace("%", "%%")
-
-
-def _referring(references: tuple[ForeignKey, ...]) -> Composed:
-    return _names(tuple(dict.fromkeys(column for key in references for column in key.columns)))
 
 
 def _names(columns: tuple[str, ...]) -> Composed:

@@ -288,22 +288,22 @@ def _made_anew(connection: Connection, managed: Managed) -> Sequence[Composed]:
     return made
 
 
-def _passing(connection: Connection, managed: Managed) -> tuple[object, ...]:
-    """What the table through which foreign keys are checked is like now."""
-    found = queries.row(connection, "resolve", schema=tables.SCHEMA, name=collect.references_name(managed.id))
-    if found is None:
-        return (), {}
-    columns = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-        " WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
-        (found[0],),
-    )
-    return foreign_keys(connection, found[0]), dict(columns.fetchall())
+def _passing(connection: Connection, managed: Managed) -> list[object]:
+    """What the tables are like now through which foreign keys are checked."""
+    found: list[object] = []
+    for number, oid in queries.rows(connection, "passing_tables", table=managed.id):
+        columns = connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+            " WHERE attrelid = %s AND attnum > 1 AND NOT attisdropped",
+            (oid,),
+        )
+        found.append((number, foreign_keys(connection, oid), dict(columns.fetchall())))
+    return found
 
 
-def _expected(managed: Managed, keys: tuple[ForeignKey, ...]) -> tuple[object, ...]:
-    kinds = {column.name: column.type for column in managed.table.columns}
-    return keys, {name: kinds[name] for key in keys for name in key.columns}
+def _expected(managed: Managed, keys: tuple[ForeignKey, ...]) -> list[object]:
+    kinds = {column.name: collect.passing_type(column) for column in managed.table.columns}
+    return [(number, (key,), {name: kinds[name] for name in key.columns}) for number, key in enumerate(keys, 1)]
 
 
 def _record(connection: Connection, managed: Managed, known: dict[int, Recorded], seen: Seen) -> None:

@@ -18,6 +18,9 @@ from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 
 SCHEMA = "frostline call"
+_VISIBLE = (
+    "SELECT pg_catalog.pg_visible_in_snapshot(%s::pg_catalog.text::pg_catalog.xid8, pg_catalog.pg_current_snapshot())"
+)
 _ESCAPED = re.compile(r"\\(.)|''", re.S)
 
 
@@ -88,6 +91,15 @@ def _touched(view: View, table_id: str) -> str:
     return "yes" if found else "no"
 
 
+def _seen(view: View, transaction: str) -> str:
+    """Whether what a transaction has committed is in what we read. What we shall read from now on has it."""
+    if not view.backing.open:
+        return "yes"
+    with view.backing.running():
+        row = view.backing.connection.execute(_VISIBLE, (transaction,)).fetchone()
+    return "yes" if row == (True,) else "no"
+
+
 _CALLS: dict[str, Callable[[View, str], str]] = {
     "pin": _pin,
     "explain": explain,
@@ -95,4 +107,5 @@ _CALLS: dict[str, Callable[[View, str], str]] = {
     "collected": versions.stored,
     "staged": versions.files,
     "touched": _touched,
+    "seen": _seen,
 }

@@ -199,7 +199,7 @@ def test_cold_fk_takes_its_triggers_away_and_brings_them_back(call: Call, databa
         with psycopg.connect(database) as connection:
             return connection.execute(
                 "SELECT tgname FROM pg_trigger WHERE tgrelid = 'public.dim'::regclass AND NOT tgisinternal UNION ALL"
-                " SELECT conname FROM pg_constraint WHERE conrelid = to_regclass('frostline_delta.references_1')"
+                " SELECT conname FROM pg_constraint WHERE conrelid = to_regclass('frostline_delta.references_1_1')"
                 " ORDER BY 1"
             ).fetchall()
 

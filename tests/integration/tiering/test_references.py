@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import psycopg
@@ -11,8 +12,11 @@ import pytest
 
 from fix_tiering import World
 from frostline.catalog.database import connect
+from frostline.report import Silent
 from frostline.tiering import register, writing
 from frostline.tiering.archive import swap
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
 
 TABLE = """
 CREATE TABLE public.dim (k int, r text, note text, PRIMARY KEY (k, r)) PARTITION BY LIST (r);
@@ -293,18 +297,66 @@ def test_a_branch_of_a_two_level_table_is_tiered_by_itself(any_world: World) -> 
     assert {("public.eu_01", "cold"), ("public.eu_now", "hot"), ("public.us_01", "plain")} <= set(told)
 
 
-def test_a_row_that_was_committed_since_the_gateway_looked_is_not_overlooked(world: World) -> None:
-    """What a transaction that has changed cold rows reads of them is of before that."""
+LOOKS = ("SELECT count(*) FROM public.events", "UPDATE public.events SET late = late WHERE id = 1")
+CHANGES = (
+    "DELETE FROM public.dim WHERE k = 12",
+    "UPDATE public.dim SET k = 52 WHERE k = 12",
+    "DELETE FROM public.late WHERE k = 12",
+    "DELETE FROM public.gone WHERE k = 12",
+    "UPDATE public.gone SET k = 52 WHERE k = 12",
+)
+LEVELS = ("READ COMMITTED", "REPEATABLE READ")
+CASES = [*zip(cycle(LOOKS), CHANGES, strict=False), (LOOKS[1], CHANGES[0])]
+OVERLOOKED = [*((level, *case) for level in LEVELS for case in CASES), ("SERIALIZABLE", LOOKS[0], CHANGES[0])]
+
+
+def test_a_row_that_was_committed_since_is_not_overlooked(world: World) -> None:
+    """Neither the transaction nor the gateway sees it, but it refers to what is to go away."""
     world.run(TABLE)
     world.register("public.events")
     world.archive("public.events")
     client = world.connect(autocommit=False)
-    for parent, kind in (("dim", psycopg.errors.ForeignKeyViolation), ("gone", psycopg.errors.SerializationFailure)):
-        client.execute("UPDATE public.events SET late = late WHERE id = 1")
-        world.run("INSERT INTO public.events VALUES (200, '2020-01-09', 12, 'a', NULL, 12)")
-        with pytest.raises(kind):
-            client.execute(f"DELETE FROM public.{parent} WHERE k = 12")
+
+    def looks(level: str, look: str) -> None:
+        client.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        client.execute(look)
+
+    for level, look, change in OVERLOOKED:
+        looks(level, look)
+        world.run("INSERT INTO public.events VALUES (200, '2020-01-09', 12, 'a', 12, 12)")
+        if (look, change) == (LOOKS[0], CHANGES[0]):
+            _fold(world)  # the next looks in vain for its version
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            client.execute(change)
         client.rollback()
         world.run("DELETE FROM public.events WHERE id = 200")
-        client.execute(f"DELETE FROM public.{parent} WHERE k = 12")
+        looks(level, look)
+        client.execute(change)
         client.rollback()
+
+
+def _fold(world: World) -> None:
+    with Warm(world.spark_here) as warm:
+        fold(world.settings, "public.events", Silent(), warm)
+
+
+def test_what_new_cold_rows_refer_to_is_forgotten_when_every_snapshot_has_it(any_world: World) -> None:
+    world = any_world
+    world.run(TABLE)
+    world.register("public.events")
+    world.archive("public.events")
+    kept = "SELECT count(*) FROM frostline_delta.references_1_1"
+    older, client = world.connect(autocommit=False), world.connect(autocommit=False)
+    older.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    older.execute("SELECT 1")
+    world.run("INSERT INTO public.events SELECT i, '2020-01-09', 12, 'a' FROM generate_series(200, 209) i")
+    _fold(world)
+    assert world.run(kept) == [(10,)]
+    older.rollback()
+    world.run("DELETE FROM public.events WHERE id >= 200")
+    client.execute("DELETE FROM public.dim WHERE k = 12")  # it has them locked: nobody waits for that
+    _fold(world)
+    client.commit()
+    assert world.run("SELECT count(*) FROM public.dim WHERE k = 12") == [(0,)]
+    _fold(world)
+    assert world.run(kept) == [(0,)]

@@ -3,8 +3,7 @@
 -- deleted there, as far as its triggers can tell: with another key that is refused before (the trigger is on partitioned tables).
 
 -- Refuses it, or returns the statement that is to be run: names in that are qualified, whatever the search_path. Postgres has
--- done to hot rows what there is to do, unless the DELETE is half of an UPDATE: then these are left to it. When the statement
--- has been run (DONE), rows are looked for that it could not see: the gateway may read at a moment before others have committed.
+-- done to hot rows what there is to do, unless the DELETE is half of an UPDATE: then these are left to it.
 CREATE FUNCTION frostline.cold_references_action(
     op text, moment text, referenced oid, table_id bigint, constraint_name text, old_row record, new_row record) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -24,7 +23,6 @@ DECLARE
     restricts bool;
     passing text;
     period name;
-    newer text;
 BEGIN
     IF op = 'UPDATE' AND moment = 'BEFORE' THEN
         EXECUTE format('SELECT %s FROM (SELECT ($1).*) n', pg_get_partition_constraintdef(referenced)) INTO stays USING new_row;
@@ -33,9 +31,6 @@ BEGIN
         END IF;
     END IF;
     IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        IF moment = 'DONE' THEN
-            RETURN NULL;
-        END IF;
         -- A period archived since our snapshot is hot in none of our reads: 40001 instead of overlooking its rows.
         SELECT * INTO managed FROM frostline.tables t WHERE t.id = table_id FOR SHARE;
     ELSE
@@ -73,29 +68,6 @@ BEGIN
     IF moment = 'BEFORE' OR moves THEN
         refers := cold;
     END IF;
-    -- The same of the delta as it is now. A column that it has not got yet is one that nobody has written since it was added.
-    IF current_setting('transaction_isolation') = 'read committed' THEN
-        -- In this form, for little may be known of the delta: it is read once, and once more only if anything in it refers.
-        SELECT format('SELECT EXISTS (SELECT FROM (SELECT c._seq FROM (SELECT %s, v._seq FROM %s v WHERE v._op = ''U'' OFFSET 0) c'
-                      ' WHERE %s OFFSET 0) c WHERE c._seq NOT IN (SELECT n._prev FROM %2$s n))',
-                      string_agg(format('v.%I::%s AS %I', k.delta_name, format_type(r.atttypid, r.atttypmod), r.attname), ', '),
-                      managed.delta, cold)
-        INTO newer
-        FROM pg_attribute r LEFT JOIN frostline.columns k ON k.table_id = managed.id AND k.attnum = r.attnum
-        WHERE r.attrelid = managed.relation AND (r.attname = period OR r.attname IN (
-            SELECT h.attname FROM pg_attribute h WHERE h.attrelid = found_fk.conrelid AND h.attnum = ANY (found_fk.conkey)))
-        HAVING bool_and(k.delta_name IS NOT NULL);
-    END IF;
-    IF moment = 'DONE' THEN
-        EXECUTE coalesce(newer, 'SELECT false') INTO broken USING old_row;
-        IF broken THEN
-            RAISE EXCEPTION USING ERRCODE = '40001',
-                MESSAGE = format('could not serialize access to cold rows of %s due to concurrent update', managed.relation),
-                HINT = 'Nothing was changed. Retry the transaction.';
-        END IF;
-        RETURN NULL;
-    END IF;
-
     IF moment = 'BEFORE' THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s c WHERE %s)', managed.relation, refers) INTO broken USING old_row;
         IF broken THEN
@@ -128,21 +100,15 @@ BEGIN
         RETURN format('UPDATE %s c SET %s WHERE %s', managed.relation, changed, refers);
     END IF;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s c WHERE %s)', managed.relation, refers) INTO broken USING old_row;
-    IF NOT broken AND newer IS NOT NULL THEN
-        EXECUTE newer INTO broken USING old_row;
-    END IF;
     IF broken THEN
         -- The statement that has removed the row may have changed those that refer to it as well. What it has changed is
         -- stored by a trigger that this fires, if it is not yet, and then it is seen.
         SELECT format('UPDATE %s SET %I = NULL WHERE false', a.attrelid::regclass, a.attname) INTO passing
         FROM pg_attribute a
-        WHERE a.attrelid = to_regclass(format('frostline_delta.references_%s', table_id)) AND a.attnum = 1;
+        WHERE a.attrelid = to_regclass(format('frostline_delta.references_%s_1', table_id)) AND a.attnum = 1;
         IF passing IS NOT NULL THEN
             EXECUTE passing;
             EXECUTE format('SELECT EXISTS (SELECT FROM %s c WHERE %s)', managed.relation, refers) INTO broken USING old_row;
-            IF NOT broken AND newer IS NOT NULL THEN
-                EXECUTE newer INTO broken USING old_row;
-            END IF;
         END IF;
     END IF;
     IF broken THEN
@@ -190,8 +156,6 @@ BEGIN
         PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     END IF;
     EXECUTE statement USING OLD, NEW;
-    PERFORM frostline.cold_references_action(
-        tg_op, 'DONE', tg_relid, tg_argv[0]::pg_catalog.int8, tg_argv[1], OLD, NEW);
     IF path IS NOT NULL THEN
         PERFORM pg_catalog.set_config('search_path', path, true);
     END IF;
@@ -199,4 +163,68 @@ BEGIN
         PERFORM pg_catalog.set_config('frostline.strict', said, true);
     END IF;
     RETURN NULL;
+END $$;
+
+-- What new cold rows refer to stays for a while in tables of ours with foreign keys (delta/collect.py), for transactions that
+-- do not see the rows: their snapshot, or the gateway's, was taken before. When the row that is referred to goes away, Postgres
+-- sets to NULL what it finds there now. In REPEATABLE READ, finding what the transaction cannot see is a serialization failure.
+-- In READ COMMITTED it is not: there this asks whether the gateway can.
+CREATE FOREIGN TABLE frostline.call_seen (argument text, answer text)
+    SERVER "frostline gateway (frostline up starts it)" OPTIONS (schema_name 'frostline call', table_name 'seen');
+
+CREATE FUNCTION frostline.refuse_unseen() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    writer text := OLD._xid;
+    seen text;
+BEGIN
+    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+        OR OLD._xid = pg_current_xact_id()
+        OR OLD._xid >= pg_snapshot_xmax(pg_current_snapshot())  -- of another server: this one was restored from a dump
+        OR current_setting('frostline.seen', true) = writer THEN
+        RETURN NEW;
+    END IF;
+    DELETE FROM frostline.call_seen c WHERE c.argument = writer RETURNING c.answer INTO seen;
+    IF seen IS DISTINCT FROM 'yes' THEN
+        RAISE EXCEPTION USING ERRCODE = '40001',
+            MESSAGE = format('could not serialize access to cold rows of %s due to concurrent update', tg_argv[0]),
+            HINT = 'Nothing was changed. Retry the transaction.';
+    END IF;
+    PERFORM set_config('frostline.seen', writer, true);
+    RETURN NEW;
+END $$;
+
+-- Those of before had one table for all keys.
+CREATE FUNCTION frostline.drop_references(id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    passing oid;
+BEGIN
+    FOR passing IN SELECT c.oid FROM pg_class c
+        WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s(_[0-9]+)?$', id)
+    LOOP
+        EXECUTE format('DROP TABLE %s', passing::regclass);
+    END LOOP;
+END $$;
+
+-- What no snapshot is older than has been of use; nobody is waited for.
+CREATE FUNCTION frostline.forget_references(id bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    oldest int := (SELECT max(age(s.xid)) FROM (
+        SELECT unnest(ARRAY[a.backend_xmin, a.backend_xid]) AS xid FROM pg_stat_activity a
+        UNION ALL SELECT p.transaction FROM pg_prepared_xacts p) s);
+    passing oid;
+    found bigint;
+    forgotten bigint := 0;
+BEGIN
+    FOR passing IN SELECT c.oid FROM pg_class c
+        WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s_[0-9]+$', id)
+    LOOP
+        EXECUTE format('DELETE FROM %1$s r WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM %1$s o WHERE age(o.xmin) > $1'
+                       ' FOR UPDATE SKIP LOCKED))', passing::regclass) USING oldest;
+        GET DIAGNOSTICS found = ROW_COUNT;
+        forgotten := forgotten + found;
+    END LOOP;
+    RETURN forgotten;
 END $$;

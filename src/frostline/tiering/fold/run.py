@@ -52,6 +52,7 @@ def fold(settings: Settings, text: str, report: Report, warm: Warm, *, always: b
     with connect(settings.dsn.get_secret_value(), application="frostline fold") as connection:
         managed = registry.get(connection, text)
         with only_writer(connection, managed) as locked:
+            connection.execute("SELECT frostline.forget_references(%s)", (locked.id,))
             done = adopted(connection, settings, locked, report)
             current = registry.get(connection, text) if done else locked  # its snapshot has moved
             waiting = delta.waiting(connection, current)
