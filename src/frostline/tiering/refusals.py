@@ -184,6 +184,11 @@ _GUARDS = (
         "its foreign keys refer to {}, where this role may not create the trigger that keeps cold rows' referents",
         "GRANT SELECT, TRIGGER on it to this role, or register with --cold-fk none",
     ),
+    (
+        "period_references",
+        "foreign keys ({}) of periods of time cannot be checked for cold rows",
+        "register with --cold-fk none: they hold for hot rows",
+    ),
 )
 
 

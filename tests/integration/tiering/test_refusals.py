@@ -380,6 +380,22 @@ def test_foreign_keys_to_unlogged_tables_cannot_go_to_the_hot_partition(before_1
     assert isinstance(register.register(before_18, "public.t", "3 months"), register.Plan)
 
 
+def test_foreign_keys_of_periods_hold_for_hot_rows(connection: Connection) -> None:
+    run(
+        connection,
+        "CREATE TABLE public.dim (k int4range, d daterange, PRIMARY KEY (k, d WITHOUT OVERLAPS));"
+        + PLAIN.replace("v int,", "v int4range, d daterange,")
+        + "ALTER TABLE public.t ADD CONSTRAINT meanwhile FOREIGN KEY (v, PERIOD d) REFERENCES public.dim (k, PERIOD d)",
+    )
+    with pytest.raises(RefusedError, match=r"foreign keys \(meanwhile\) of periods of time"):
+        register.plan(connection, "public.t", "3 months")
+    plan = register.register(connection, "public.t", "3 months", {"cold_fk": "none"})
+    assert isinstance(plan, register.Plan)
+    run(connection, "INSERT INTO public.dim VALUES ('[1,1]', '[2026-01-01,2027-01-01)')")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        connection.execute("INSERT INTO public.t VALUES (1, '2026-01-15', '[2,2]', '[2026-02-01,2026-03-01)')")
+
+
 def test_the_way_out_of_two_levels_is_the_branch(connection: Connection) -> None:
     run(connection, REFUSED["two levels"][0])
     with pytest.raises(RefusedError, match=r"frostline register public\.t_1"):

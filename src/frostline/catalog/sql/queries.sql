@@ -253,6 +253,12 @@ FROM pg_constraint c JOIN pg_class r ON r.oid = c.confrelid AND r.relpersistence
 WHERE c.conrelid = %(oid)s AND c.contype = 'f'
 ORDER BY 1;
 
+-- name: period_references
+-- FOREIGN KEY (..., PERIOD ...), since 18.
+SELECT c.conname FROM pg_constraint c
+WHERE c.conrelid = %(oid)s AND c.contype = 'f' AND (to_jsonb(c) ->> 'conperiod')::bool
+ORDER BY 1;
+
 -- name: of_type
 SELECT reloftype::regtype::text FROM pg_class WHERE oid = %(oid)s AND reloftype <> 0;
 
