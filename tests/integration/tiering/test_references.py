@@ -335,6 +335,19 @@ def test_a_row_that_was_committed_since_is_not_overlooked(world: World) -> None:
         client.rollback()
 
 
+def test_a_row_that_was_deleted_since_still_refers_for_who_has_read_it(world: World) -> None:
+    world.run(TABLE)
+    world.register("public.events")
+    world.archive("public.events")
+    client = world.connect(autocommit=False)
+    client.execute("UPDATE public.events SET late = late WHERE id = 1")
+    world.run("DELETE FROM public.events WHERE id = 2")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        client.execute("DELETE FROM public.dim WHERE k = 2")
+    client.rollback()
+    client.execute("DELETE FROM public.dim WHERE k = 2")
+
+
 def _fold(world: World) -> None:
     with Warm(world.spark_here) as warm:
         fold(world.settings, "public.events", Silent(), warm)
