@@ -6,16 +6,21 @@ versions, `_prev` names the version it replaces (0: the lake's). The newest `_se
 
 from __future__ import annotations
 
+import re
+
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.model.tables import Leaf, Table, derived_name
 from frostline.model.types import delta_type
 
 SCHEMA = "frostline_delta"
+# What else stands there, by the number of a table or, detached leaves and their indexes, of an operation.
+_BESIDE = re.compile(r"(?:shape|held|references|dropped)_\d+(?:_\d+)?")
 
 
 def delta_name(table: Table, id_: int) -> str:
-    return derived_name(table.name, f"_{id_}")
+    name = derived_name(table.name, f"_{id_}")
+    return derived_name(table.name, f"_delta_{id_}") if _BESIDE.fullmatch(name) else name
 
 
 def capture_name(id_: int) -> str:
@@ -34,7 +39,7 @@ def create(table: Table, id_: int) -> list[Composed]:
     """The delta table and the functions that refuse what would get lost."""
     truncate = f"a partition of {table} on its way to the lake cannot be truncated"
     return [
-        _delta(table, id_),
+        *_delta(table, id_),
         _refuse(
             no_truncate_name(id_), truncate, "55006", "Delete its rows, or truncate it when the archive run is over."
         ),
@@ -60,7 +65,7 @@ def create_shape(table: Table, id_: int) -> list[Composed]:
 
 
 def touched_name(id_: int) -> str:
-    return f"touched_{id_}"
+    return f"touched_{id_}_keys"  # no delta is called so, whatever the table is called
 
 
 def create_touched(table: Table, id_: int) -> list[Composed]:
@@ -71,6 +76,8 @@ def create_touched(table: Table, id_: int) -> list[Composed]:
         SQL("CREATE TABLE {} ({}) WITH (autovacuum_enabled = false, toast.autovacuum_enabled = false)").format(
             touched(id_), columns
         ),
+        # Or a publication of all tables keeps rows from being deleted.
+        SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(touched(id_)),
     ]
 
 
@@ -155,7 +162,12 @@ WITH gone AS (DELETE FROM {touched} RETURNING {key}), put AS (
         # Equal keys may be spelled differently, as numbers are: the leaf's row has its own.
         either=_each(", CASE WHEN l.ctid IS NULL THEN t.{c} ELSE l.{c} END", key),
         leaf_values=_each(", l.{c}", values),
-        same=SQL(" AND ").join(SQL("l.{c} = t.{c}").format(c=Identifier(name)) for name in key),
+        # As the leaf's own type: by another one its index may be of no use, as by text for char(n).
+        same=SQL(" AND ").join(
+            SQL("l.{c} = t.{c}::{type}").format(c=Identifier(c.name), type=SQL(c.base_type))
+            for c in table.stored
+            if c.name in key
+        ),
         replaced=_each(", {c} = excluded.{c}", (*key, *values)),
     )
 
@@ -174,15 +186,18 @@ def _key(table: Table) -> list[tuple[str, SQL]]:
     return [(name, SQL(delta_type(types[name]))) for name in table.primary_key]
 
 
-def _delta(table: Table, id_: int) -> Composed:
+def _delta(table: Table, id_: int) -> list[Composed]:
+    name, seq = Identifier(SCHEMA, delta_name(table, id_)), Identifier(f"{id_}_seq_key")
     # Base types: a tombstone has no values, and a domain may be NOT NULL.
     columns = SQL(", ").join(
         SQL("{} {}").format(Identifier(c.name), SQL(delta_type(c.base_type))) for c in table.stored
     )
-    return SQL(
-        "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')), _seq bigint NOT NULL UNIQUE,"
-        " _prev bigint NOT NULL, UNIQUE ({}, _prev))"
-    ).format(Identifier(SCHEMA, delta_name(table, id_)), columns, _names(table.primary_key))
+    create = SQL(
+        "CREATE TABLE {} ({}, _op \"char\" NOT NULL CHECK (_op IN ('U', 'T')),"
+        " _seq bigint NOT NULL CONSTRAINT {} UNIQUE, _prev bigint NOT NULL, UNIQUE ({}, _prev))"
+    ).format(name, columns, seq, _names(table.primary_key))
+    # Or a publication of all tables keeps versions from being removed.
+    return [create, SQL("ALTER TABLE {} REPLICA IDENTITY USING INDEX {}").format(name, seq)]
 
 
 def _refuse(name: str, message: str, sqlstate: str, hint: str) -> Composed:

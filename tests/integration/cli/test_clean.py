@@ -65,7 +65,7 @@ def test_what_the_next_run_goes_on_with_is_kept(
         assert all("kept" in line for line in lines), lines
     assert "ended at capture; `frostline archive` goes on with it" in lines[0]
     assert file.exists()
-    assert connection.execute("SELECT count(*) FROM frostline_delta.touched_1").fetchone() == (1,)
+    assert connection.execute("SELECT count(*) FROM frostline_delta.touched_1_keys").fetchone() == (1,)
 
 
 def test_what_nobody_needs_is_shown_and_removed(
@@ -84,7 +84,7 @@ def test_what_nobody_needs_is_shown_and_removed(
     assert all(line.rstrip().endswith("removed") for line in removed), removed
     assert not file.exists()
     assert connection.execute("SELECT count(*) FROM frostline_delta.events_1").fetchone() == (0,)
-    assert connection.execute("SELECT to_regclass('frostline_delta.touched_1')").fetchone() == (None,)
+    assert connection.execute("SELECT to_regclass('frostline_delta.touched_1_keys')").fetchone() == (None,)
     assert connection.execute(
         "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'public.events_01'::regclass AND tgname LIKE '!frostline%'"
     ).fetchone() == (0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from fix_faults import at
 from fix_tiering import World
 from frostline.catalog import registry
-from frostline.catalog.database import connect
+from frostline.catalog.database import Connection, connect
+from frostline.delta import tables as delta
 from frostline.errors import OperationError
 from frostline.pipeline import export as pipeline
 from frostline.tiering.archive import capture, plan, recover, steps, swap
@@ -195,7 +197,7 @@ def test_whatever_is_written_between_any_two_steps_arrives(
     assert not places
     assert seen.count("swap.locked") == 2  # the first time too much was left to be carried
     assert rows(world, "public.odd") == expected
-    assert world.run("SELECT to_regclass('frostline_delta.touched_1')") == [(None,)]
+    assert world.run("SELECT to_regclass('frostline_delta.touched_1_keys')") == [(None,)]
 
 
 @pytest.mark.parametrize(
@@ -266,3 +268,35 @@ def test_whoever_archives_a_table_next_his_capture_can_write(keeper: World, worl
             capture.catch_up(connection, operation)
             assert world.run("SELECT id, v FROM frostline_delta.events_1") == [(5, operation.id + 5)]
             recover.give_up(connection, operation)
+
+
+@pytest.mark.parametrize("type_", ["char(10)", "varchar(10)", "smallint", "numeric(8,2)", "public.short", "mood"])
+def test_rows_are_looked_up_by_the_leaf_s_index_whatever_the_key_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, type_: str
+) -> None:
+    """The last are looked up while everybody waits. The delta has wider types than the leaf."""
+    world.run(
+        "CREATE DOMAIN public.short AS char(5); CREATE TYPE mood AS ENUM ('1', '2', '3');"
+        f"CREATE TABLE public.events (k {type_}, ts timestamptz, v int, PRIMARY KEY (k, ts)) PARTITION BY RANGE (ts);"
+        "CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+        "CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+        "INSERT INTO public.events VALUES ('1', '2020-01-01', 1), ('2', '2020-01-01', 2), ('3', '2020-01-01', 3)"
+    )
+    world.register("public.events")
+    real, plans = capture.carry, []
+
+    def explained(connection: Connection, operation: steps.Operation) -> tuple[int, int | None]:
+        head = delta.carry(operation.managed.table, operation.managed.id, operation.managed.delta, operation.leaf)
+        with connection.transaction():
+            connection.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
+            plan = connection.execute(b"EXPLAIN " + head.as_bytes(connection) + b" SELECT count(*) FROM put")
+            plans.append("\n".join(line for (line,) in plan))
+        return real(connection, operation)
+
+    monkeypatch.setattr(capture, "carry", explained)
+    write = "UPDATE public.events SET v = -v WHERE k = '1'; DELETE FROM public.events WHERE k = '2'"
+    before(monkeypatch, swap, "lock", lambda: world.run(write))
+    assert len(world.archive("public.events")) == 1
+    assert world.run("SELECT trim(k::text)::numeric, v FROM public.events ORDER BY 1") == [(1, -1), (3, 3)]
+    assert plans
+    assert all(re.search(r"Index Cond: \(\(+k\b.* = .*gone.k", plan) for plan in plans), plans[0]

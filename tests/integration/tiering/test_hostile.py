@@ -10,10 +10,16 @@ import psycopg
 import pytest
 
 from fix_tiering import World
+from frostline.catalog.install import install
 from frostline.errors import FrostlineError, LakeError, OperationError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.pipeline import export as pipeline
+from frostline.report import Silent
 from frostline.tiering.archive import swap, verify
+from frostline.tiering.archive.run import Warm
+from frostline.tiering.fold.run import fold
+from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import untier
 
 SIMPLE = """
 CREATE TABLE public.events (id bigint, ts timestamptz NOT NULL, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -379,3 +385,48 @@ def test_a_table_that_is_altered_before_its_copy_is_compared_is_no_damage(
     assert world.run("SELECT count(*) FROM frostline.alarms") == [(0,)]
     assert len(world.archive("public.events")) == 1
     assert world.run("SELECT v FROM public.events WHERE id = 5") == [(-1,)]
+
+
+def test_a_publication_of_all_tables_stands_in_nobody_s_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has our tables too, and Postgres refuses to delete what it publishes and cannot tell apart."""
+    world.run(
+        "CREATE PUBLICATION everything FOR ALL TABLES;"
+        "CREATE TABLE public.kinds (id int PRIMARY KEY); INSERT INTO public.kinds SELECT generate_series(1, 2000);"
+        + SIMPLE
+        + "ALTER TABLE public.events ADD FOREIGN KEY (v) REFERENCES public.kinds ON DELETE CASCADE"
+    )
+    world.register("public.events")
+    before(monkeypatch, pipeline, "export", lambda: world.run("DELETE FROM public.events WHERE id = 5"))
+    before(monkeypatch, swap, "lock", lambda: world.run("UPDATE public.events SET v = 2000 WHERE id = 6"))
+    assert len(world.archive("public.events")) == 1
+    world.run("UPDATE public.events SET v = 1999 WHERE id = 7; DELETE FROM public.kinds WHERE id IN (8, 1999)")
+    expected = rows(world)
+    assert world.run("SELECT count(*) FROM public.events WHERE id IN (5, 7, 8)") == [(0,)]
+    with Warm(world.spark_here) as warm:
+        fold(world.settings, "public.events", Silent(), warm)
+        assert rows(world) == expected
+        world.run("UPDATE public.events SET v = 1998 WHERE id = 9")
+        untier(world.settings, "public.events", "2020-01-05", Silent(), warm)
+    assert world.run("SELECT v FROM public.events WHERE id = 9") == [(1998,)]
+    assert len(world.archive("public.events")) == 1
+    unregister(world.settings, "public.events", Silent(), keep_lake=False)
+    assert len(rows(world)) == len(expected)
+
+
+def test_a_publication_of_all_tables_stands_in_nobody_s_way_after_an_upgrade(world: World) -> None:
+    world.run(
+        "CREATE TABLE public.kinds (id int PRIMARY KEY); INSERT INTO public.kinds SELECT generate_series(1, 1000);"
+        + SIMPLE
+        + "ALTER TABLE public.events ADD FOREIGN KEY (v) REFERENCES public.kinds ON DELETE CASCADE"
+    )
+    world.register("public.events")
+    world.run(
+        "ALTER TABLE frostline_delta.events_1 REPLICA IDENTITY DEFAULT;"
+        "ALTER TABLE frostline_delta.references_1 REPLICA IDENTITY DEFAULT;"
+        "DELETE FROM frostline.migrations WHERE number = 31"
+    )
+    assert install(world.dsn) == ["migration 031_publications.sql"]
+    world.run("CREATE PUBLICATION everything FOR ALL TABLES")
+    assert len(world.archive("public.events")) == 1
+    world.run("DELETE FROM public.kinds WHERE id = 8")
+    assert world.run("SELECT count(*) FROM public.events") == [(999,)]

@@ -84,3 +84,20 @@ def _options(world: World, keep: str) -> None:
     with connect(world.dsn) as connection:
         [table] = options.tables(connection, [TIERED])
         options.apply(connection, world.settings, options.plan(connection, world.settings, [(table, given)]))
+
+
+def test_a_table_may_be_called_like_what_stands_beside_the_delta(world: World) -> None:
+    """Each has the number of a table behind its name, or of an operation: the first is called like the first leaf."""
+    for name in ("dropped", "touched", "shape", "held", "references"):
+        table = f'public."{name}"'
+        world.run(
+            f"CREATE TABLE {table} (id int, ts date, v int, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);"
+            f"CREATE TABLE public.{name}_old PARTITION OF {table} FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+            f"CREATE TABLE public.{name}_now PARTITION OF {table} FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+            f"INSERT INTO {table} SELECT i, '2020-01-02', i FROM generate_series(1, 5) i"
+        )
+        world.register(table)
+        assert len(world.archive(table)) == 1
+        world.run(f"UPDATE {table} SET v = -1 WHERE id = 2; DELETE FROM {table} WHERE id = 3")
+        assert world.archive(table) == []
+        assert world.run(f"SELECT id, v FROM {table} ORDER BY id") == [(1, 1), (2, -1), (4, 4), (5, 5)]

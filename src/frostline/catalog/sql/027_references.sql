@@ -202,6 +202,7 @@ DECLARE
 BEGIN
     FOR passing IN SELECT c.oid FROM pg_class c
         WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s(_[0-9]+)?$', id)
+          AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)  -- of a table that is called so
     LOOP
         EXECUTE format('DROP TABLE %s', passing::regclass);
     END LOOP;
@@ -220,6 +221,7 @@ DECLARE
 BEGIN
     FOR passing IN SELECT c.oid FROM pg_class c
         WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s_[0-9]+$', id)
+          AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)
     LOOP
         EXECUTE format('DELETE FROM %1$s r WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM %1$s o WHERE age(o.xmin) > $1'
                        ' FOR UPDATE SKIP LOCKED))', passing::regclass) USING oldest;

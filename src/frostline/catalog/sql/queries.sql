@@ -385,7 +385,7 @@ SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
        frostline.shape(%(table)s), pg_get_expr(c.relpartbound, c.oid),
        (SELECT last_value + is_called::int FROM frostline.missed),
        c.xmin::text, ARRAY(SELECT a.xmin::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
-       pg_relation_filenode(to_regclass('frostline_delta.touched_' || %(table)s))
+       pg_relation_filenode(to_regclass('frostline_delta.touched_' || %(table)s || '_keys'))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
 
@@ -666,6 +666,7 @@ SELECT n.number, c.oid
 FROM pg_class c CROSS JOIN LATERAL (SELECT substring(c.relname FROM '_([0-9]+)$')::int) n (number)
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind = 'r'
   AND c.relname ~ ('^references_' || %(table)s || '_[0-9]+$')
+  AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)
 ORDER BY n.number;
 
 -- name: fdw_connections
@@ -794,8 +795,9 @@ WHERE f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamesp
 -- What stands in the schema of changes for one registered table beside its delta.
 SELECT c.relname, c.relkind::text FROM pg_class c
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind IN ('r', 'f')
-  AND (c.relname IN ('held_' || %(table)s, 'shape_' || %(table)s, 'touched_' || %(table)s)
-       OR c.relname ~ ('^references_' || %(table)s || '(_[0-9]+)?$'));
+  AND (c.relname IN ('held_' || %(table)s, 'shape_' || %(table)s, 'touched_' || %(table)s || '_keys')
+       OR c.relname ~ ('^references_' || %(table)s || '(_[0-9]+)?$')
+           AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t));
 
 -- name: identity_defaults
 -- Defaults of leaves that stand in for an identity column, before partitions shared the table's (17).
