@@ -378,13 +378,14 @@ SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'f' AND
 -- name: state_of_leaf
 -- What must not change while a leaf is archived: who it is, its file, its capture triggers (A: fire always), the table's
 -- shape, the leaf's bounds, where its changes are noted, and how often one was not. By whom each was left as it is (xmin) is part
--- of it, for it may have been altered and be as it was again.
+-- of it, for it may have been altered, or detached, and be as it was again. Not so of pg_class, which every GRANT writes to.
 SELECT c.oid, pg_relation_filenode(c.oid), c.relrowsecurity,
        ARRAY(SELECT tgname || ' ' || tgenabled::text || ' ' || xmin::text FROM pg_trigger
              WHERE tgrelid = c.oid AND tgname LIKE '!frostline%%' ORDER BY 1),
        frostline.shape(%(table)s), pg_get_expr(c.relpartbound, c.oid),
        (SELECT last_value + is_called::int FROM frostline.missed),
-       c.xmin::text, ARRAY(SELECT a.xmin::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
+       (SELECT i.xmin::text FROM pg_inherits i WHERE i.inhrelid = c.oid),
+       ARRAY(SELECT a.xmin::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 ORDER BY a.attnum),
        pg_relation_filenode(to_regclass('frostline_delta.touched_' || %(table)s || '_keys'))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s;
