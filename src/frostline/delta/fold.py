@@ -33,7 +33,8 @@ def cold(managed: Managed, alias: str = "d") -> Composed:
 
 
 def waiting(connection: Connection, managed: Managed) -> Waiting:
-    if managed.seam is None:
+    """Nothing, until the first archive run has made a table in the lake: older rows that come before it stay here."""
+    if managed.seam is None or managed.snapshot_id is None:
         return Waiting(0, 0)
     query = SQL("SELECT count(*), coalesce(sum(pg_column_size(d)), 0) FROM {} d WHERE {}")
     row: Any = connection.execute(query.format(Identifier(*managed.delta), cold(managed))).fetchone()

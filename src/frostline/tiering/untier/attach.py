@@ -13,7 +13,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.names import UPPER_CHECK
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import Interrupted
 from frostline.faults import reached
 from frostline.model.bounds import Range
 from frostline.model.tables import Leaf
@@ -21,7 +21,7 @@ from frostline.tiering import ddl
 from frostline.tiering.archive.steps import wanted
 from frostline.tiering.locks import fence, lock, referents, with_short_locks
 from frostline.tiering.untier import follow
-from frostline.tiering.untier.operation import Operation, periods
+from frostline.tiering.untier.operation import Operation, altered, check_columns, fits, periods
 
 _LOOK_SECONDS = 0.1
 _SHOWN = 5
@@ -65,6 +65,7 @@ def attach(connection: Connection, operation: Operation) -> None:
         fence(connection, managed.id)
         reached("attach.locked")
         moved = _hot(connection, operation) if ddl.leaves_move(connection, managed.table) else []
+        check_columns(connection, managed, period)
         _check_unchanged(connection, operation)
         grants = queries.rows(connection, "grants", oid=period.oid)
         for point, statements in _statements(connection, operation, moved):
@@ -147,7 +148,6 @@ def _check_unchanged(connection: Connection, operation: Operation) -> None:
         (operation.id,),
     ).fetchone()
     found = queries.row(connection, "resolve", schema=operation.schema, name=period.name)
-    columns = {(c.name, c.type, c.generated) for c in now.table.columns}
     if (
         periods(connection, now)[:1] != [period]
         or followed != ("A",)
@@ -155,12 +155,9 @@ def _check_unchanged(connection: Connection, operation: Operation) -> None:
         or found is None
         or operation.leaf is None
         or found[0] != operation.leaf.oid
-        or columns != {(c.name, c.type, c.generated) for c in describe.columns(connection, operation.leaf.oid)}
+        or not fits(connection, now, operation.leaf.oid)
     ):
-        raise OperationError(
-            f"{managed.table} or {period} was altered, or many rows were added, meanwhile; the rows stay in the lake",
-            hint="run the same command again",
-        )
+        raise altered(managed, period)
 
 
 def _statements(connection: Connection, operation: Operation, moved: list[Leaf]) -> list[tuple[str, list[Composed]]]:

@@ -10,7 +10,7 @@ from frostline.config import Settings
 from frostline.errors import Interrupted, OperationError
 from frostline.faults import reached
 from frostline.tiering.digest import differing, digest_of, exported_snapshot, first_keys, foreign_table
-from frostline.tiering.untier.operation import Operation
+from frostline.tiering.untier.operation import Operation, altered, check_columns
 
 
 def compare(settings: Settings, operation: Operation) -> int:
@@ -26,6 +26,7 @@ def compare(settings: Settings, operation: Operation) -> int:
             reached("compare.leaf")
             there = digest_of(connection, managed.table, foreign)
             if here != there:
+                _refuse_altered(settings, operation)
                 keys = first_keys(connection, managed, leaf, foreign)
                 raise OperationError(
                     f"the leaf made of {period} and the cold rows themselves differ; those stay where they are",
@@ -35,6 +36,8 @@ def compare(settings: Settings, operation: Operation) -> int:
                     hint="`frostline verify` says whether the lake is whole; if it is, report this",
                     sqlstate="XX001",
                 )
+        except psycopg.errors.UndefinedColumn as error:
+            raise altered(managed, period) from error
         except psycopg.OperationalError as error:
             raise Interrupted(
                 f"the leaf made of {period} could not be compared with the cold rows; those stay where they are",
@@ -45,3 +48,9 @@ def compare(settings: Settings, operation: Operation) -> int:
             if not connection.broken:
                 connection.rollback()
     return here.rows
+
+
+def _refuse_altered(settings: Settings, operation: Operation) -> None:
+    """Looked at as the table is now: columns that have changed places since the load are no damage."""
+    with connect(settings.dsn.get_secret_value(), application="frostline untier") as connection:
+        check_columns(connection, operation.managed, operation.period)

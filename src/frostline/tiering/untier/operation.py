@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from frostline.catalog import queries
+from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
+from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Range, parse_bound
 from frostline.model.tables import Leaf
@@ -89,3 +90,26 @@ def begin(connection: Connection, managed: Managed, period: Period, locks: Wante
     assert row is not None
     reached("untier.begun")
     return Operation(row[0], managed, period, locks)
+
+
+def check_columns(connection: Connection, before: Managed, period: Period) -> None:
+    """By number: a column of the same name and type may be another one, and the leaf has values of before."""
+    now = registry.get_by_id(connection, before.id)
+    known = [[(c.number, c.name, c.type, c.generated) for c in one.table.columns] for one in (before, now)]
+    if known[0] != known[1]:
+        raise altered(before, period)
+
+
+def fits(connection: Connection, managed: Managed, leaf: int) -> bool:
+    """Whether a leaf has the columns that the table has."""
+    found = describe.columns(connection, leaf)
+    return {(c.name, c.type, c.generated) for c in found} == {
+        (c.name, c.type, c.generated) for c in managed.table.columns
+    }
+
+
+def altered(managed: Managed, period: Period) -> OperationError:
+    return OperationError(
+        f"{managed.table} or {period} was altered, or many rows were added, meanwhile; the rows stay in the lake",
+        hint="run the same command again",
+    )

@@ -23,7 +23,7 @@ from frostline.tiering.archive import recover as archiving
 from frostline.tiering.archive import steps
 from frostline.tiering.locks import Wanted, lock, referents, with_short_locks
 from frostline.tiering.untier import follow
-from frostline.tiering.untier.operation import Operation, Period, periods, schema_name
+from frostline.tiering.untier.operation import Operation, Period, fits, periods, schema_name
 
 _TIDY_SECONDS = 3.0  # for a trigger that does nothing any more the periods after this one need not wait
 
@@ -64,6 +64,8 @@ def settle(connection: Connection, managed: Managed, locks: Wanted, report: Repo
             _drop_trigger(connection, managed, left.id, locks)
             steps.finish(connection, Operation(left.id, managed, _gone(left), locks))
             report.line(f"{left.period} had come back in an earlier run")
+        elif left.leaf is not None and not fits(connection, managed, left.leaf):
+            abandon(connection, managed, left.id, locks, f"the table was altered after {left.period} was loaded")
         elif period is not None and left.leaf is not None and (left.followed or left.current):
             leaf = Leaf(left.leaf, schema_name(left.id), period.name, period.range)
             going.append(Operation(left.id, managed, period, locks, leaf))
