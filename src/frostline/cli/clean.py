@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frostline.cli.common import load_settings, output, report, require_dsn
+from frostline.cli.common import load_settings, output, print_error, report, require_dsn
+from frostline.errors import FrostlineError
 
 Name = Annotated[str, typer.Argument(metavar="[SCHEMA.TABLE]", help="One table only; without it all that are managed.")]
 
@@ -39,18 +40,26 @@ def clean(
     age = settings.archive.orphan_age if older_than is None else older_than
     shown = Table("table", "what", "name", "bytes", "", "", box=None, pad_edge=False, header_style="bold")
     shown.columns[3].justify = "right"
+    failed = False
     with connect(require_dsn(settings), application="frostline clean") as connection:
         for managed in [registry.get(connection, table)] if table else registry.every(connection):
-            if dry_run:
-                found = cleaning.look(connection, settings, managed, age)
-            else:
-                with only_writer(connection, managed) as current:
-                    found = cleaning.clean(connection, settings, current, age, report())
+            try:
+                if dry_run:
+                    found = cleaning.look(connection, settings, managed, age)
+                else:
+                    with only_writer(connection, managed) as current:
+                        found = cleaning.clean(connection, settings, current, age, report())
+            except FrostlineError as error:
+                print_error(error)
+                failed = True
+                continue
             for one in found:
                 done = "kept" if one.kept else "would be removed" if dry_run else "removed"
                 size = f"{one.bytes:,}" if one.bytes is not None else ""
                 shown.add_row(Text(str(managed.table)), one.what, Text(one.name), size, Text(one.note), done)
     if shown.row_count:
         output().print(shown, soft_wrap=True)
-    else:
+    elif not failed:
         report().line("Nothing is left over.")
+    if failed:
+        raise typer.Exit(1)

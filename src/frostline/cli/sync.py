@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from frostline.cli.common import load_settings, report, require_dsn
+from frostline.cli.common import load_settings, print_error, report, require_dsn
+from frostline.errors import FrostlineError
 
 Name = Annotated[str, typer.Argument(metavar="[SCHEMA.TABLE]", help="One table only; without it all that are managed.")]
 
@@ -20,13 +21,22 @@ def sync(context: typer.Context, table: Name = "") -> None:
     # Here, not above: PyIceberg takes most of a second to import.
     from frostline.catalog import registry
     from frostline.catalog.database import connect
-    from frostline.tiering import constraints, shape
+    from frostline.tiering import constraints, shape, writing
     from frostline.tiering.locks import only_writer
 
     settings = load_settings(context)
+    failed = False
     with connect(require_dsn(settings), application="frostline sync") as connection:
         for managed in [registry.get(connection, table)] if table else registry.every(connection):
-            with only_writer(connection, managed) as current:
-                done = shape.followed(connection, settings, current)
-                constraints.prove(connection, done)
-            report().line(f"{done.table}: {len(done.table.stored)} columns, in the delta and in the lake")
+            try:
+                with only_writer(connection, managed) as current:
+                    done = shape.followed(connection, settings, current)
+                    writing.equip(connection, done.id)
+                    constraints.prove(connection, done)
+            except FrostlineError as error:
+                print_error(error)
+                failed = True
+            else:
+                report().line(f"{done.table}: {len(done.table.stored)} columns, in the delta and in the lake")
+    if failed:
+        raise typer.Exit(1)

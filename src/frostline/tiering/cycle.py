@@ -20,7 +20,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, OperationError
 from frostline.report import Report
-from frostline.tiering import constraints, retention, shape
+from frostline.tiering import constraints, retention, shape, writing
 from frostline.tiering.archive import plan, run
 from frostline.tiering.archive.run import Archived
 from frostline.tiering.coalesce import joined
@@ -42,7 +42,7 @@ class Outcome:
 
     table: str
     what: str
-    state: str  # created, folded, followed, archived, joined, removed, maintained, failed, waits
+    state: str  # created, folded, followed, renewed, archived, joined, removed, maintained, failed, waits
     archived: Archived | None = None
     folded: Folded | None = None
     error: FrostlineError | None = None
@@ -158,6 +158,7 @@ def _columns(shared: Round, name: str) -> Outcomes:
                 if shape.pending(connection, managed):
                     shape.followed(connection, shared.settings, managed)
                     yield Outcome(name, "columns", "followed")
+                yield from (Outcome(name, done, "renewed") for done in writing.equip(connection, managed.id))
                 if proven := constraints.prove(connection, managed):
                     yield Outcome(name, ", ".join(proven), "proven")
     except Exception as error:

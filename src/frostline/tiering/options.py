@@ -89,6 +89,8 @@ def _period(connection: Connection, table: Table, text: str) -> Values:
         row = None
     if row != (True,):
         raise ValueError(text)
+    if type_ == "interval":
+        policy.check_reach(connection, text)
     return (text,)
 
 

@@ -7,6 +7,7 @@ import re
 import psycopg
 
 from frostline.catalog.database import Connection
+from frostline.model.layout import NotAllowed
 
 UNITS = ("month", "quarter", "year")
 DEFAULT = ("year", "2 years")  # months for two years, years before
@@ -24,8 +25,20 @@ def parse(connection: Connection, key_type: str, text: str) -> tuple[str, str] |
     if match is not None and (_width(match["to"]) if integer else match["to"] in UNITS):
         after = match["after"].strip()
         if _positive(connection, after, "bigint" if integer else "interval"):
+            if not integer:
+                check_reach(connection, after)
             return match["to"], after
     raise ValueError(text)
+
+
+def check_reach(connection: Connection, interval: str) -> None:
+    """Whether there is a moment that long ago; NotAllowed where not: every later look at the table would fail."""
+    try:
+        row = connection.execute("SELECT isfinite(now() - %s::interval)", (interval,)).fetchone()
+    except psycopg.errors.DatetimeFieldOverflow:
+        row = None
+    if row != (True,):
+        raise NotAllowed("that is before 4713 BC, where Postgres's calendar begins")
 
 
 def _width(text: str) -> bool:

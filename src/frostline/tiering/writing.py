@@ -43,10 +43,12 @@ def unequipped(connection: Connection) -> dict[int, bool]:
     return dict(queries.rows(connection, "unequipped", version=collect.VERSION, tells=tells))
 
 
-def equip(connection: Connection) -> list[str]:
-    """Tables that an older version registered can be written from now on; returns what was done."""
+def equip(connection: Connection, only: int | None = None) -> list[str]:
+    """Tables that an older version registered, or that have policies since, can be written; returns what was done."""
     done = []
     for id_ in unequipped(connection):
+        if only not in (None, id_):
+            continue
         managed = registry.get_by_id(connection, id_)
         checked = managed.options.cold_fk == "check"
         made = statements(connection, managed.table, id_, managed.delta, managed.hot, managed.hot_oid, checked=checked)
