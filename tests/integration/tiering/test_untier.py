@@ -314,6 +314,38 @@ def test_what_an_untier_left_is_cleaned_without_what_an_archive_run_captured(col
     nothing_left(world)
 
 
+def test_a_writer_finds_his_row_in_the_new_leaf_by_its_index(world: World, tmp_path: Path) -> None:
+    """The delta has a char(n) of the key as text, which no index on that is for."""
+    world.run(
+        "CREATE TABLE public.events (id char(9), ts timestamptz, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);"
+        "CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+        "CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+        "INSERT INTO public.events SELECT i, '2020-01-05' FROM generate_series(1, 2000) i"
+    )
+    world.register("public.events")
+    assert len(world.archive("public.events")) == 1
+    read: list[tuple[Any, ...]] = []
+
+    def act(point: str) -> bool:
+        if point == "compare.leaf":
+            client = world.connect(autocommit=False)
+            client.execute("DELETE FROM public.events WHERE id = '7' AND ts < '2020-02-01'")
+            read.extend(
+                client.execute(
+                    "SELECT pg_stat_get_xact_tuples_returned(c.oid), pg_stat_get_xact_tuples_deleted(c.oid)"
+                    " FROM pg_class c WHERE relname = 'events_01' AND relkind = 'r'"
+                )
+            )
+            client.commit()
+        return True
+
+    with told(tmp_path, act) as path, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(faults.VARIABLE, str(path))
+        back(world, "events_01")
+    assert read == [(0, 1)]  # of a whole table that is read all rows are counted
+    assert world.run("SELECT count(*) FROM public.events") == [(1999,)]
+
+
 @contextmanager
 def told(directory: Path, act: Callable[[str], bool]) -> Iterator[Path]:
     """Every point that is reached is told to `act`; False makes it fail there. Writers reach points too, meanwhile."""

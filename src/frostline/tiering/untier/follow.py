@@ -118,7 +118,12 @@ BEGIN
 END"""
     ).format(
         leaf=Identifier(operation.schema, operation.period.name),
-        same=_same(managed.table.primary_key, "l.", "NEW."),
+        # As the leaf's own types: by the delta's its index may be of no use, as by text for char(n).
+        same=SQL(" AND ").join(
+            SQL("l.{c} = NEW.{c}::{type}").format(c=Identifier(c.name), type=SQL(c.base_type))
+            for c in managed.table.stored
+            if c.name in managed.table.primary_key
+        ),
         upsert=_upsert(operation, values),
     )
     return SQL(
