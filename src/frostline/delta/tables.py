@@ -94,11 +94,12 @@ def capture(table: Table, id_: int) -> Composed:
 
     A column of the key may have been renamed or have another type meanwhile. Then nothing is noted, but nobody's write
     fails, and that something has passed by is counted, whatever becomes of the transaction: such a leaf is not swapped.
+    A type itself may have been renamed or moved too, so that none is named here.
     """
-    numbered = [(SQL(str(at)), Identifier(name), type_) for at, (name, type_) in enumerate(_key(table))]
+    numbered = [(SQL(str(at)), Identifier(name)) for at, name in enumerate(table.primary_key)]
 
     def each(template: str, separator: str = " ") -> Composed:
-        return SQL(separator).join(SQL(template).format(n=n, name=name, type=type_) for n, name, type_ in numbered)
+        return SQL(separator).join(SQL(template).format(n=n, name=name, touched=touched(id_)) for n, name in numbered)
 
     note = SQL("INSERT INTO {} VALUES ({})")
     body = SQL(
@@ -121,7 +122,7 @@ BEGIN
   RETURN NULL;
 END """
     ).format(
-        variables=each("old_{n} {type}; new_{n} {type};"),
+        variables=each("old_{n} {touched}.{name}%TYPE; new_{n} {touched}.{name}%TYPE;"),
         old=each("old_{n} := OLD.{name};"),
         new=each("new_{n} := NEW.{name};"),
         olds=each("old_{n}", ", "),
@@ -162,13 +163,22 @@ WITH gone AS (DELETE FROM {touched} RETURNING {key}), put AS (
         # Equal keys may be spelled differently, as numbers are: the leaf's row has its own.
         either=_each(", CASE WHEN l.ctid IS NULL THEN t.{c} ELSE l.{c} END", key),
         leaf_values=_each(", l.{c}", values),
-        # As the leaf's own type: by another one its index may be of no use, as by text for char(n).
-        same=SQL(" AND ").join(
-            SQL("l.{c} = t.{c}::{type}").format(c=Identifier(c.name), type=SQL(c.base_type))
-            for c in table.stored
-            if c.name in key
-        ),
+        same=same_key(table, "l.", "t."),
         replaced=_each(", {c} = excluded.{c}", (*key, *values)),
+    )
+
+
+def same_key(table: Table, leaf: str, other: str) -> Composed:
+    """That a row of a leaf has another's key, which is of the delta's types.
+
+    Compared by these the leaf's index may be of no use, as by text for char(n). A user's own type is the same in both,
+    and is not named, for it may be called otherwise by now.
+    """
+    own = ((c.name, f"::{c.base_type}" if delta_type(c.base_type) != c.base_type else "") for c in table.stored)
+    return SQL(" AND ").join(
+        SQL("{}{c} = {}{c}{}").format(SQL(leaf), SQL(other), SQL(cast), c=Identifier(name))
+        for name, cast in own
+        if name in table.primary_key
     )
 
 

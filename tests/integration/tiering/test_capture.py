@@ -281,6 +281,35 @@ def test_what_changes_no_row_and_no_column_of_a_leaf_does_not_stop_it(
     assert granted == [("GRANT" in change,)]
 
 
+@pytest.mark.parametrize("change", ["ALTER TYPE app.mood RENAME TO humour", "ALTER SCHEMA app RENAME TO other"])
+def test_a_type_of_the_key_that_gets_another_name_makes_nobody_s_write_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    world.run(
+        "CREATE SCHEMA app; CREATE TYPE app.mood AS ENUM ('a', 'b');"
+        "CREATE TABLE public.events (m app.mood, id int, ts timestamptz, v int, PRIMARY KEY (m, id, ts))"
+        " PARTITION BY RANGE (ts);"
+        "CREATE TABLE public.events_01 PARTITION OF public.events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+        "CREATE TABLE public.events_now PARTITION OF public.events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+        "INSERT INTO public.events SELECT 'a', i, '2020-01-05', i FROM generate_series(1, 20) i"
+    )
+    world.register("public.events")
+    write = "UPDATE public.events SET v = -v, m = 'b' WHERE id = {}; DELETE FROM public.events WHERE id = {}"
+
+    def act() -> None:
+        world.run(write.format(1, 2))
+        world.run(change)
+        world.run(write.format(3, 4))
+
+    before(monkeypatch, pipeline, "export", act)
+    with pytest.raises(OperationError, match=r"events_01 was altered.* it stays in Postgres"):
+        world.archive("public.events")
+    expected = rows(world)
+    assert len(expected) == 18
+    assert len(world.archive("public.events")) == 1
+    assert rows(world) == expected
+
+
 def test_a_cold_row_is_not_deleted_by_one_that_was_in_a_leaf_while_it_stood_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

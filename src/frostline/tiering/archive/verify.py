@@ -29,7 +29,10 @@ def verify(settings: Settings, operation: Operation) -> int:
         snapshot = exported_snapshot(connection)
         made = Identifier("frostline", f"verify_{operation.id}")
         scope = f" operation {operation.id}{{}} snapshot {snapshot}"
-        connection.execute(foreign_table(managed, made, operation.range, scope.format("")))
+        try:
+            connection.execute(foreign_table(managed, made, operation.range, scope.format("")))
+        except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidSchemaName) as error:
+            raise capture.altered(operation) from error  # a type has another name by now
         reached("verify.table")
         foreign: Composable = made
         noted = capture.noted(connection, managed) > 0

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Composed, Identifier
 
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.delta.tables import SCHEMA, quoted
+from frostline.delta.tables import SCHEMA, quoted, same_key
 from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.tiering import ddl
@@ -118,12 +118,7 @@ BEGIN
 END"""
     ).format(
         leaf=Identifier(operation.schema, operation.period.name),
-        # As the leaf's own types: by the delta's its index may be of no use, as by text for char(n).
-        same=SQL(" AND ").join(
-            SQL("l.{c} = NEW.{c}::{type}").format(c=Identifier(c.name), type=SQL(c.base_type))
-            for c in managed.table.stored
-            if c.name in managed.table.primary_key
-        ),
+        same=same_key(managed.table, "l.", "NEW."),
         upsert=_upsert(operation, values),
     )
     return SQL(
