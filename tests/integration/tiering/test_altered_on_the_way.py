@@ -34,6 +34,18 @@ def events(world: World) -> World:
     return world
 
 
+@pytest.mark.parametrize("change", ["ADD CONSTRAINT few CHECK (id < 10)", "ALTER a SET NOT NULL"])
+def test_a_constraint_is_added_when_the_leaf_is_made(events: World, tmp_path: Path, change: str) -> None:
+    def alter(reached: str) -> None:
+        if reached == "attach.begin":
+            events.run(f"ALTER TABLE events {change}")
+
+    with at(tmp_path, alter), pytest.raises(OperationError, match="was altered, or many rows were added, meanwhile"):
+        come_back(events)
+    come_back(events)
+    assert events.run("SELECT id, a, b FROM events ORDER BY id") == [(1, "of a", "of b"), (2, "of a", "of b")]
+
+
 @pytest.mark.parametrize("point", ["load.committed", "compare.begin", "attach.begin"])
 @pytest.mark.parametrize("change", sorted(ANOTHER))
 def test_a_column_is_another_by_the_time_the_leaf_is_attached(

@@ -23,7 +23,7 @@ from frostline.lake import files as lake
 from frostline.lake import inspect, storage
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range
-from frostline.tiering import commits, statistics
+from frostline.tiering import commits, retention, statistics
 from frostline.tiering.commits import Operation
 from frostline.tiering.digest import exported_snapshot, foreign_table
 
@@ -81,16 +81,19 @@ def tidy(connection: Connection, managed: Managed) -> None:
 
 
 def changed(connection: Connection, settings: Settings, operation: Operation, made: Merged) -> Iterator[Period]:
-    """The periods whose rows in the lake have changed."""
+    """The periods whose rows in the lake have changed; not what is below the line, where nobody reads any."""
     managed, files = operation.managed, storage.of(settings)
     key = managed.field_ids[managed.table.key]
     assert managed.snapshot_id is not None
     assert managed.metadata_location is not None
     before = lake.snapshot(files, managed.metadata_location, managed.snapshot_id)
     after = lake.snapshot(files, made.metadata_location, made.id)
+    kept_from = retention.line(connection, managed)
     known = _known(connection, managed)
     touched = delta.touched(connection, managed, operation.id, [upper for upper, _ in known])
     for number, (upper, range_) in enumerate(known):
+        if kept_from is not None and range_.below(kept_from):
+            continue
         then, now = (inspect.places_of(s, key, managed.table.key_type, range_) for s in (before, after))
         paths = [{s.files[at].path for at in places} for s, places in ((before, then), (after, now))]
         if number not in touched and paths[0] == paths[1]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import psycopg
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from frostline.catalog import describe, queries, registry
@@ -85,7 +86,10 @@ def attach(connection: Connection, operation: Operation) -> None:
     relations = [managed.table.oid, period.oid, *hot]
     locks = replace(wanted(connection, operation, relations, written=referenced), fence=managed.id)
     with ddl.droppable(f"{period} stays in the lake: something depends on that partition itself"):
-        with_short_locks(connection, work, f"attaching {period}", locks)
+        try:
+            with_short_locks(connection, work, f"attaching {period}", locks)
+        except psycopg.errors.DatatypeMismatch as error:  # a CHECK or NOT NULL that the leaf does not have
+            raise altered(managed, period) from error
 
 
 def _wait_for_older(connection: Connection, operation: Operation) -> None:
