@@ -27,7 +27,7 @@ from frostline.pipeline import session
 from frostline.report import Report, Silent
 from frostline.tiering import clean, register
 from frostline.tiering.archive import run
-from frostline.tiering.archive.run import Archived, archive
+from frostline.tiering.archive.run import Archived, Warm, archive
 from frostline.tiering.locks import only_writer
 
 
@@ -61,14 +61,18 @@ class World:
     def run(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(query, parameters or None)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def register(self, table: str, hot: str = "3 months") -> None:
         with connect(self.dsn) as connection:
             register.register(connection, table, hot)
 
-    def archive(self, table: str) -> list[Archived]:
-        return archive(self.settings, table, Silent(), self.spark_here)
+    def archive(self, table: str, before: str | None = None) -> list[Archived]:
+        """What has expired, or what is older than a date: then it is the same whenever the test runs."""
+        if before is None:
+            return archive(self.settings, table, Silent(), self.spark_here)
+        with Warm(self.spark_here) as warm:
+            return list(run.periods(self.settings, table, Silent(), warm, before, named=True))
 
     def archive_aloud(self, table: str) -> list[str]:
         """Archive, and what Postgres says of each constraint: proven by others, or verified by reading a table."""

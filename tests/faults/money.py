@@ -24,13 +24,13 @@ COLD, HOT = "2026-01-10Z", "2026-11-10Z"
 TABLES = f"""
 CREATE TABLE accounts (id int, ts timestamptz, balance int NOT NULL, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
 CREATE TABLE accounts_01 PARTITION OF accounts FOR VALUES FROM ('2026-01-01Z') TO ('2026-02-01Z');
-CREATE TABLE accounts_11 PARTITION OF accounts FOR VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z');
+CREATE TABLE accounts_11 PARTITION OF accounts FOR VALUES FROM ('2026-11-01Z') TO (MAXVALUE);
 INSERT INTO accounts SELECT x, CASE x % 2 WHEN 0 THEN '{COLD}' ELSE '{HOT}' END::timestamptz, {OPENING}
 FROM generate_series(1, {ACCOUNTS}) x;
 CREATE TABLE entries (move bigint, account int, ts timestamptz, amount int NOT NULL, PRIMARY KEY (move, account, ts))
 PARTITION BY RANGE (ts);
 CREATE TABLE entries_01 PARTITION OF entries FOR VALUES FROM ('2026-01-01Z') TO ('2026-02-01Z');
-CREATE TABLE entries_11 PARTITION OF entries FOR VALUES FROM ('2026-11-01Z') TO ('2026-12-01Z');
+CREATE TABLE entries_11 PARTITION OF entries FOR VALUES FROM ('2026-11-01Z') TO (MAXVALUE);
 INSERT INTO entries VALUES (0, 0, '{COLD}', 0);
 """
 _WRONG_BALANCES = f"""

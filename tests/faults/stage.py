@@ -101,7 +101,7 @@ class Stage:
     def run(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             cursor = connection.execute(query, parameters or None)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def up(self) -> None:
         """Start what is down."""
@@ -136,7 +136,7 @@ class Stage:
             cwd=self._own.local.dir,
         ) as run:
             try:
-                _, said = run.communicate(timeout=300)
+                _, said = run.communicate(timeout=600)
             finally:
                 self.points.answer = lambda _point, _pid: True
         assert "Traceback" not in said, said
@@ -151,7 +151,7 @@ class Stage:
         for pid in (postmaster, *children):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not any(map(processes.Process.of, (postmaster, *children))), 10, "Postgres is killed")
+        wait_until(lambda: not any(map(processes.Process.of, (postmaster, *children))), 60, "Postgres is killed")
         self.crashes += 1  # counted when nobody can be told anything any more
 
     def kill_gateway(self) -> None:
@@ -202,7 +202,7 @@ def alive(pid: int) -> bool:
 
 def _kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not alive(pid), 10, f"process {pid} is killed")
+    wait_until(lambda: not alive(pid), 60, f"process {pid} is killed")
 
 
 def _children(pid: int) -> list[int]:

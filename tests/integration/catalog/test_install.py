@@ -22,7 +22,7 @@ from frostline.tiering.doctor import examine
 def query(dsn: str, sql: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         cursor = connection.execute(sql)
-        return cursor.fetchall() if cursor.description else []
+        return cursor.fetchall() if cursor.description is not None else []
 
 
 def test_a_second_install_changes_nothing(database: str) -> None:

@@ -104,7 +104,9 @@ class Lives(RuleBasedStateMachine):
         try:
             with self.life.twins.client.transaction():
                 cursor = self.life.twins.client.execute(statement)
-                return cursor.statusmessage, sorted(map(repr, cursor.fetchall() if cursor.description else []))
+                return cursor.statusmessage, sorted(
+                    map(repr, cursor.fetchall() if cursor.description is not None else [])
+                )
         except psycopg.Error as error:
             return error.sqlstate, []
 

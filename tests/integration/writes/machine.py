@@ -39,7 +39,7 @@ def build(world: World) -> None:
         world.run(_FILL.format(table))
     world.run(f"CREATE TABLE {PLAIN}_old PARTITION OF {PLAIN} FOR VALUES FROM (MINVALUE) TO ('2026-01-01Z')")
     world.register(f"public.{TIERED}")
-    assert len(world.archive(f"public.{TIERED}")) == 2
+    assert len(world.archive(f"public.{TIERED}", f"{SEAM}Z")) == 2
 
 
 def reset(reader: psycopg.Connection[Any]) -> None:
