@@ -16,7 +16,7 @@ FROSTLINE = str(Path(sys.executable).with_name("frostline"))
 
 def frostline(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [FROSTLINE, "--dir", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=directory.parent)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, cwd=directory.parent)
 
 
 @pytest.fixture(scope="module")

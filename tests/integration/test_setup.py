@@ -36,7 +36,7 @@ def setup(checkout: Path, **env: str | None) -> subprocess.CompletedProcess[str]
         env=environment({**dead, "PYTHON": sys.executable, **env}),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -99,13 +99,13 @@ def _renewed_under_writers(world: World) -> None:
         writers = [pool.submit(write, number) for number in range(len(written))]
         try:
             for _ in range(3):
-                wait_until(lambda: min(written) > 2, 60, "they write")
+                wait_until(lambda: min(written) > 2, 120, "they write")
                 written[:] = [0] * len(written)
                 connection.execute(f"COMMENT ON FUNCTION frostline.store_1(oid, bool) IS '{version}'")
                 began = time.monotonic()
                 assert writing.equip(connection) == ["what writes cold rows of public.events"]
                 assert time.monotonic() - began < 120
-            wait_until(lambda: min(written) > 2, 60, "they go on")
+            wait_until(lambda: min(written) > 2, 120, "they go on")
         finally:
             stop.set()
     for writer in writers:
@@ -173,7 +173,7 @@ def older_gateway(world: World) -> Iterator[None]:
     process = subprocess.Popen(command("gateway"), env=environment(env), cwd=source)
     try:
         there = "SELECT 1 FROM pg_foreign_server WHERE array_to_string(srvoptions, ' ') LIKE %s"
-        wait_until(lambda: world.run(there, f"%{env['FROSTLINE_GATEWAY_PORT']}%") != [], 60, "it is known to Postgres")
+        wait_until(lambda: world.run(there, f"%{env['FROSTLINE_GATEWAY_PORT']}%") != [], 120, "it is known to Postgres")
         for row in forgotten:
             world.run("INSERT INTO frostline.migrations (number, name) VALUES (%s, %s)", *row)
         yield

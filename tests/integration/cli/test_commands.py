@@ -71,7 +71,7 @@ def test_status_is_shown_again_until_it_is_interrupted(stack: Stack, here: tuple
         text=True,
     ) as run:
         assert run.stdout is not None
-        too_late = threading.Timer(60, run.kill)
+        too_late = threading.Timer(180, run.kill)
         too_late.start()
         pictures = [[line.split()[0] for line in picture] for picture in (_picture(run.stdout), _picture(run.stdout))]
         run.send_signal(signal.SIGINT)

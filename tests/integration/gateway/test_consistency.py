@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from integration.gateway.world import PERIODS, SEAM, World, foreign_table, rows
 
 
@@ -124,9 +125,13 @@ def test_one_statement_reads_one_state_however_often_it_scans(
         f" (SELECT id FROM events WHERE id = s.k AND ts < '{SEAM}' OFFSET 0) e ON pg_sleep(0.02) IS NOT NULL"
     )
     with world.connect() as other:
-        changer = threading.Timer(
-            0.3, other.execute, ["INSERT INTO frostline_delta.events SELECT *, 'T', 1, 0 FROM copy WHERE id = 5"]
-        )
+        between = f"SELECT FROM pg_stat_activity WHERE pid = {connection.info.backend_pid} AND wait_event = 'PgSleep'"
+
+        def change() -> None:
+            wait_until(lambda: other.execute(between).rowcount == 1, 60, "it has scanned once")
+            other.execute("INSERT INTO frostline_delta.events SELECT *, 'T', 1, 0 FROM copy WHERE id = 5")
+
+        changer = threading.Thread(target=change)
         connection.execute("BEGIN")
         assert rows(connection, "SELECT count(*) FROM events WHERE id = 5") == [(b"1",)]
         changer.start()

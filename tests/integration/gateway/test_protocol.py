@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
 from frostline.gateway.server import Gateway
 from integration.gateway.world import World
@@ -97,7 +97,7 @@ def test_several_statements_in_one_query(direct: psycopg.Connection[Any], januar
     )
     found = []
     while True:
-        found.append((cursor.statusmessage, cursor.fetchall() if cursor.description else None))
+        found.append((cursor.statusmessage, cursor.fetchall() if cursor.description is not None else None))
         if not cursor.nextset():
             break
     assert found == [
@@ -303,5 +303,4 @@ def test_whatever_a_session_says_only_that_session_ends(
     assert direct.execute("FETCH 2 FROM mine").fetchall() == [(-4,), (1017,)]
     direct.execute("COMMIT")
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
-    while len(gateway._current()) > 1:  # the last one's thread is about to end
-        time.sleep(0.01)
+    wait_until(lambda: len(gateway._current()) <= 1, 60, "the last one's thread ends")

@@ -54,16 +54,17 @@ def direct(world: World, gateway: Gateway) -> psycopg.Connection[Any]:
 def test_point_look_ups_go_on_while_one_session_scans(served: tuple[World, Gateway]) -> None:
     world, gateway = served
     source = FEBRUARY.format(world.table_id)
-    taken: list[list[float]] = [[] for _ in range(SESSIONS)]
+    answered: list[list[float]] = [[] for _ in range(SESSIONS)]
     wrong: list[str] = []
     stop = threading.Event()
-    scans = [0]
+    scans: list[tuple[float, float]] = []
 
     def scan() -> None:
         with direct(world, gateway) as connection:
             while not stop.is_set():
+                started = time.monotonic()
                 connection.execute(f"SELECT * FROM {source}", prepare=False).fetchall()
-                scans[0] += 1
+                scans.append((started, time.monotonic()))
 
     ready = threading.Barrier(SESSIONS)
 
@@ -73,9 +74,8 @@ def test_point_look_ups_go_on_while_one_session_scans(served: tuple[World, Gatew
             ready.wait(120)
             for turn in range(LOOKUPS):
                 key = 4000 + number * LOOKUPS + turn
-                started = time.monotonic()
                 found = connection.execute(f"SELECT id FROM {source} WHERE ((id = {key}))").fetchall()
-                taken[number].append(time.monotonic() - started)
+                answered[number].append(time.monotonic())
                 if found != [(key,)]:
                     wrong.append(f"{key}: {found}")
 
@@ -88,8 +88,7 @@ def test_point_look_ups_go_on_while_one_session_scans(served: tuple[World, Gatew
     stop.set()
     scanner.join(60)
     assert not wrong
-    assert [len(session) for session in taken] == [LOOKUPS] * SESSIONS
-    assert scans[0] >= 1  # nor is the scan starved
-    times = sorted(time for session in taken for time in session)
-    # Sixty-four at once on a few cores: everybody waits for about sixty-four look-ups, nobody for many times that.
-    assert times[int(len(times) * 0.99)] < 8 * max(times[len(times) // 2], 0.05)
+    assert [len(session) for session in answered] == [LOOKUPS] * SESSIONS
+    # Nor is the scan starved: it ends, and while it goes on others are answered, one after the other.
+    meanwhile = [sum(start < moment < end for session in answered for moment in session) for start, end in scans]
+    assert max(meanwhile) > 4

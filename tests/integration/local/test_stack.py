@@ -66,7 +66,7 @@ def port(found: Stack, name: str) -> int:
     return int(service.address.rpartition(":")[2])
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -77,7 +77,7 @@ def kill(number: int) -> None:
     process = Process.of(number)
     assert process is not None
     process.signal(signal.SIGKILL)
-    assert process.wait_gone(10)
+    assert process.wait_gone(60)
 
 
 def answer(dsn: str) -> int:
@@ -311,7 +311,7 @@ def test_two_ups_at_once_make_one_stack(own: Settings) -> None:
         )
         for _ in range(2)
     ]
-    assert [run.wait(120) for run in runs] == [0, 0]
+    assert [run.wait(300) for run in runs] == [0, 0]
     found = stack.state(own)
     assert found is not None
     assert found.complete()
@@ -334,7 +334,7 @@ def test_an_interrupted_up_leaves_nothing_running(
     ) as run:
         wait_until(lambda: list(own.local.dir.glob(moment)))
         os.killpg(run.pid, number)
-        said = run.communicate(timeout=60)[1]
+        said = run.communicate(timeout=180)[1]
     assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
     assert "Traceback" not in said
     assert stack.state(own) is None

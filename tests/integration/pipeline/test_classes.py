@@ -34,7 +34,7 @@ def test_java_takes_the_file_that_was_prepared(settings: Settings, report: Repor
     # Java ends with an error where it cannot use it; otherwise it would say nothing and read the jars.
     environment = os.environ | {"SPARK_SUBMIT_OPTS": "-Xshare:on"}
     command = [sys.executable, "-c", _START, str(tmp_path), *map(str, jars)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert f"-XX:SharedArchiveFile={prepared}" in done.stdout
     assert "[warning]" not in done.stdout

@@ -35,7 +35,7 @@ def test_executors_get_all_they_need_from_the_driver(world: World, tmp_path: Pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from statistics import median
 from typing import Any
 
 import psycopg
@@ -115,8 +116,8 @@ def test_whose_transactions_are_hidden_from_us_is_shown_as_far_as_it_is_known(wo
     assert f"pid {found.pid} (? since" in world.run("SELECT waits_for FROM frostline.status")[0][0]
 
 
-# By far longer than a swap may keep others waiting (100 ms and its own few), shorter than two waits.
-MOMENT = 0.25
+# Behind a try of the swap others wait for 100 ms and its own few; now and then this machine has more to do.
+USUALLY, AT_MOST = 0.4, 3.0
 
 
 class Clients:
@@ -124,17 +125,27 @@ class Clients:
 
     def __init__(self, dsn: str, table: str) -> None:
         self.dsn, self.table, self.seconds = dsn, table, [0.0]
+        self.done = [0] * 3
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(3)
         self._working = [self._pool.submit(self._work, number) for number in range(3)]
 
-    def stop(self) -> float:
-        """The longest statement, in seconds; none may have failed."""
+    def stop(self) -> tuple[float, float]:
+        """How long a statement took that had to wait, usually and at most, in seconds; none may have failed."""
         self._over.set()
         for one in self._working:
             one.result()
         self._pool.shutdown()
-        return max(self.seconds)
+        return median([taken for taken in self.seconds if taken > 0.05] or [0.0]), max(self.seconds)
+
+    def go_on(self) -> None:
+        """Until each has done some more: nobody is kept waiting until somebody else has gone."""
+        goal = [done + 10 for done in self.done]
+        deadline = time.monotonic() + 60
+        while any(done < wanted for done, wanted in zip(self.done, goal, strict=True)):
+            assert time.monotonic() < deadline, "the clients do not get on"
+            assert not any(one.done() for one in self._working), "a client has failed"
+            time.sleep(0.01)
 
     def _work(self, number: int) -> None:
         at = f"id = {900 + number} AND ts = timestamptz '2020-01-01' + {900 + number} * interval '1 h'"
@@ -149,6 +160,7 @@ class Clients:
                     began = time.monotonic()
                     connection.execute(statement)
                     self.seconds.append(time.monotonic() - began)
+                self.done[number] += 1
                 time.sleep(0.005)  # the two CPUs have others to serve
 
 
@@ -175,7 +187,7 @@ def dumping(world: World) -> Iterator[None]:
         " AND application_name = 'pg_dump' AND granted",
     )
     yield
-    written, _ = dump.communicate(timeout=60)
+    written, _ = dump.communicate(timeout=180)
     assert dump.returncode == 0
     assert b"COPY public.events_01 " in written
 
@@ -224,18 +236,22 @@ def test_a_reader_a_dump_and_a_vacuum_delay_the_swap_and_nobody_else(any_world: 
     clients, others = Clients(world.dsn, "public.events"), Clients(world.dsn, "public.aside")
     try:
         held_up_by(world, "reader")
+        clients.go_on()
         with ExitStack() as dump:
             dump.enter_context(dumping(world))
             reader.rollback()
             held_up_by(world, "pg_dump")
+            clients.go_on()
             with vacuuming(world):
                 dump.close()
                 held_up_by(world, "vacuum")
+                clients.go_on()
                 assert not running.done()
         [archived] = running.result(180)
     finally:
-        longest, noise = clients.stop(), others.stop()
-    assert 0.05 < longest < MOMENT + noise, (longest, noise)
+        (usual, longest), (usual_noise, noise) = clients.stop(), others.stop()
+    assert usual < USUALLY + usual_noise, (usual, usual_noise)
+    assert longest < AT_MOST + noise, (longest, noise)
     assert archived.rows == 743
     assert world.run("SELECT count(*), sum(id) FROM public.events WHERE id <= 1000") == [(1000, 500500)]
 
@@ -252,27 +268,31 @@ def test_all_locks_of_a_swap_together_take_one_timeout(world: World) -> None:
     holder = world.connect(autocommit=False)
     holder.execute("LOCK TABLE ONLY public.events_01 IN ACCESS SHARE MODE")
     with connect(world.dsn) as connection:
-        waited = []
+        first, freed = world.connect(autocommit=False), list[float]()
+        first.execute("LOCK TABLE ONLY public.events IN ACCESS SHARE MODE")
 
-        def let_go_and_take() -> None:
-            """The first is free after most of the time; for the last a little is left, not a whole timeout."""
-            first = world.connect(autocommit=False)
-            first.execute("LOCK TABLE ONLY public.events IN ACCESS SHARE MODE")
-            threading.Timer(0.4, first.rollback).start()
+        def let_go() -> None:
+            freed.append(time.monotonic())
+            first.rollback()
 
-        let_go_and_take()
+        # The first is free after most of the time; for the last a little is left, not a whole timeout.
+        timer = threading.Timer(1.2, let_go)
+        timer.start()
         began = time.monotonic()
         with pytest.raises(psycopg.errors.LockNotAvailable), connection.transaction():
-            lock(connection, [(Identifier("public", name), "ACCESS EXCLUSIVE") for name in names], timeout_ms=600)
-        waited.append(time.monotonic() - began)
-    assert 0.5 < waited[0] < 0.9
+            lock(connection, [(Identifier("public", name), "ACCESS EXCLUSIVE") for name in names], timeout_ms=1500)
+        ended = time.monotonic()
+        timer.join()
+    assert ended - began > 1.4
+    assert ended < freed[0] + 1.5
 
 
 def test_patience_ends_with_names_and_the_next_run_goes_on(world: World) -> None:
     world.run(SIMPLE)
     world.register("public.events")
+    patient = world.settings
     impatient = ArchiveSettings(lock_timeout=50, lock_patience=0.5, orphan_age=3600)
-    world.settings = world.settings.model_copy(update={"archive": impatient})
+    world.settings = patient.model_copy(update={"archive": impatient})
     reader = world.connect(autocommit=False)
     reader.execute("SELECT 'in the way' FROM public.events LIMIT 1")
     with pytest.raises(Interrupted, match="did not get its lock within") as error:
@@ -280,6 +300,7 @@ def test_patience_ends_with_names_and_the_next_run_goes_on(world: World) -> None
     assert f"pid {reader.info.backend_pid} (idle in transaction" in (error.value.detail or "")
     assert "in the way" in (error.value.detail or "")
     reader.rollback()
+    world.settings = patient
     # Written while nobody archives: still captured.
     world.run("UPDATE public.events SET v = -1 WHERE id = 7; DELETE FROM public.events WHERE id = 8")
     assert len(world.archive("public.events")) == 1
@@ -371,12 +392,10 @@ def test_who_deletes_from_a_referenced_table_without_pause_does_not_keep_a_perio
                 client.commit()
         raise AssertionError("no customers are left")
 
-    archive = world.settings.archive.model_copy(update={"lock_patience": 30})
-    impatient = world.settings.model_copy(update={"archive": archive})
     with ThreadPoolExecutor(3) as pool:
         deleting = [pool.submit(delete, start) for start in (10_001, 20_001, 30_001)]
         try:
-            archived = World(impatient, world.spark, world.gateway).archive("public.events")
+            archived = world.archive("public.events")
         finally:
             over.set()
         assert all(done.result() > 0 for done in deleting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator
@@ -242,7 +243,7 @@ def test_rows_deleted_and_changed_meanwhile_stay_so(lakes: World, tmp_path: Path
     world = lakes
     changed(world, "DELETE FROM public.events WHERE id BETWEEN 200 AND 220")
     world.run("DROP TABLE IF EXISTS public.mirror; CREATE TABLE public.mirror AS TABLE public.events")
-    ended, ids, lock = threading.Event(), iter(range(300, 1400)), threading.Lock()
+    ended, ids, lock = threading.Event(), itertools.count(300), threading.Lock()
 
     def write() -> None:
         """The same to both tables; a lost race is tried again, as an application does."""

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from fix_tiering import World
 from frostline.catalog.database import connect
 from frostline.report import Silent
@@ -165,7 +166,7 @@ def _outcomes(client: psycopg.Connection[Any], name: str, script: list[str]) -> 
         try:
             with client.transaction():
                 cursor = client.execute(statement.replace("{t}", name))
-                found.append(cursor.fetchall() if cursor.description else cursor.statusmessage)
+                found.append(cursor.fetchall() if cursor.description is not None else cursor.statusmessage)
         except psycopg.Error as error:
             found.append(error.sqlstate)
     client.rollback()
@@ -236,12 +237,10 @@ def _raced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def racing(*arguments: Any) -> None:
         thread.start()
-        while tried[0] < 5 and not wrong:
-            stop.wait(0.01)
+        wait_until(lambda: bool(wrong) or tried[0] >= 5, 120, "it tries")
         real(*arguments)
         after = tried[0]
-        while tried[0] < after + 5 and not wrong:
-            stop.wait(0.01)
+        wait_until(lambda: bool(wrong) or tried[0] >= after + 5, 120, "it goes on trying")
 
     monkeypatch.setattr(swap, "swap", racing)
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
@@ -302,10 +305,7 @@ def test_a_detach_that_was_not_finished_is_refused_until_it_is(any_installed: st
         owner.execute(PLAIN + PARTITION.replace("t_1", "t_2").replace("-02-", "-03-").replace("-01-", "-02-"))
         try:
             reader.execute("SELECT FROM public.t")
-            owner.execute("SET statement_timeout = '200ms'")
-            with pytest.raises(psycopg.errors.QueryCanceled):
-                owner.execute("ALTER TABLE public.t DETACH PARTITION public.t_2 CONCURRENTLY")
-            owner.execute("RESET statement_timeout")
+            _half_detached(owner, reader)
             with pytest.raises(RefusedError, match=r"partitions \(public.t_2\) are half detached") as error:
                 register.plan(ours, "public.t", "3 months")
             assert "ALTER TABLE ... DETACH PARTITION ... FINALIZE" in (error.value.hint or "")
@@ -317,6 +317,24 @@ def test_a_detach_that_was_not_finished_is_refused_until_it_is(any_installed: st
         finally:
             reader.rollback()
             owner.execute("DROP TABLE public.t; DROP TABLE IF EXISTS public.t_2")
+
+
+def _half_detached(owner: psycopg.Connection[Any], reader: psycopg.Connection[Any]) -> None:
+    """Its first transaction is committed, and in its second it waits for the reader."""
+
+    def cancel() -> None:
+        pending = "SELECT FROM pg_inherits WHERE inhrelid = 'public.t_2'::regclass AND inhdetachpending"
+        waits = f"SELECT FROM pg_locks WHERE pid = {owner.info.backend_pid} AND NOT granted"
+        try:
+            wait_until(lambda: all(reader.execute(one).rowcount == 1 for one in (pending, waits)), 60, "it waits")
+        finally:
+            owner.cancel_safe()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        owner.execute("ALTER TABLE public.t DETACH PARTITION public.t_2 CONCURRENTLY")
+    thread.join()
 
 
 def test_a_temporary_table_is_nobody_elses(connection: Connection) -> None:

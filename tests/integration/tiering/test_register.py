@@ -132,12 +132,12 @@ def test_writers_are_not_blocked_by_a_registration_that_waits(world: World) -> N
     thread = threading.Thread(target=go)
     thread.start()
     writer = world.connect()
-    writer.execute("SET lock_timeout = '2s'")
+    writer.execute("SET lock_timeout = '10s'")
     for _ in range(50):
         writer.execute("INSERT INTO public.events (ts) VALUES ('2026-01-05')")
     assert not done.is_set()
     holder.rollback()
-    thread.join(30)
+    thread.join(120)
     assert done.is_set()
     assert world.run("SELECT count(*) FROM public.events") == [(1051,)]
 

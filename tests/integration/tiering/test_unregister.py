@@ -172,7 +172,7 @@ def _leave_meanwhile(world: World, directory: Path, statements: dict[str, str]) 
 
     def act(point: str) -> bool:
         if statement := statements.pop(point, None):
-            world.run(f"SET lock_timeout = '1s'; {statement}")
+            world.run(f"SET lock_timeout = '10s'; {statement}")
         return True
 
     with told(directory, act) as path, pytest.MonkeyPatch.context() as patch:

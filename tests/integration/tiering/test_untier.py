@@ -216,7 +216,7 @@ def test_a_table_can_be_altered_and_renamed_while_a_period_is_loaded(cold: World
         def act(point: str) -> bool:
             if point == at:
                 # And whoever asks how large everything is does not wait either.
-                world.run(f"SET lock_timeout = '1s'; SELECT sum(pg_table_size(oid)) FROM pg_class; {statement}")
+                world.run(f"SET lock_timeout = '10s'; SELECT sum(pg_table_size(oid)) FROM pg_class; {statement}")
             return True
 
         return act
@@ -472,9 +472,9 @@ class Crowd:
 
     def wait(self, more: int) -> None:
         """Until everybody has done some more."""
-        written, looked, end = self.written + more, self.looked + more, time.monotonic() + 60
+        written, looked, end = self.written + more, self.looked + more, time.monotonic() + 120
         while (self.written < written or self.looked < looked) and not self.wrong:
-            assert time.monotonic() < end
+            assert time.monotonic() < end, f"{self.written} of {written} written, {self.looked} of {looked} read"
             time.sleep(0.01)
 
     @contextmanager

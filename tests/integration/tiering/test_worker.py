@@ -84,11 +84,16 @@ def once(world: World) -> int:
 def test_it_is_stopped_in_the_middle_and_the_next_one_goes_on(busy: World, tmp_path: Path) -> None:
     """By a signal after its grace, and by the loss of its session: the leaf is the truth until the swap."""
     before = rows(busy, "good")
+    running = "SELECT FROM frostline.operations WHERE leaf = 'public.good_2020_01' AND state = 'running'"
+
+    def until_it_gives_up() -> None:
+        """The main thread waits for our answer, and is not to get it."""
+        wait_for(lambda: not busy.run(running), 60)
 
     def terminated(point: str) -> None:
         if point == "export.written":
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(1)  # longer than its grace: the main thread waits for our answer, and is not to get it
+            until_it_gives_up()
 
     with at(tmp_path, terminated) as seen:
         once(busy)
@@ -102,7 +107,7 @@ def test_it_is_stopped_in_the_middle_and_the_next_one_goes_on(busy: World, tmp_p
         if point == "export.written":
             [(holder,)] = busy.run(HOLDER)
             assert busy.run(f"SELECT pg_terminate_backend({holder})") == [(True,)]
-            time.sleep(3)
+            until_it_gives_up()
 
     with at(tmp_path, cut_off) as seen:
         once(busy)
@@ -245,7 +250,7 @@ def worker(dsn: str, *arguments: str, **env: str) -> Iterator[subprocess.Popen[s
         process.stderr.close()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 40) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -264,7 +269,7 @@ def query(dsn: str, text: str) -> list[tuple[Any, ...]]:
 
 
 def metrics(port: int) -> dict[str, float]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
 
@@ -286,13 +291,13 @@ def test_one_leads_and_another_takes_over(quiet: str) -> None:
             assert found['frostline_worker_step_seconds_count{step="premake"}'] >= 2
             assert query(quiet, leader) == [(first.pid,)]
             first.kill()
-            wait_for(lambda: query(quiet, leader + f" AND pid = {second.pid}"), 15)
+            wait_for(lambda: query(quiet, leader + f" AND pid = {second.pid}"))
             # Its session is cut: it leads no longer, and again when nobody else does.
             [(cut,)] = query(quiet, HOLDER)
             assert query(quiet, f"SELECT pg_terminate_backend({cut})") == [(True,)]
             wait_for(lambda: query(quiet, HOLDER) not in ([], [(cut,)]))
             second.send_signal(signal.SIGTERM)
-            assert second.wait(20) == 0
+            assert second.wait(90) == 0
             events = said(second)
             messages = [event["message"] for event in events]
             assert messages[:2] == ["another worker leads; standing by", "leading"]
@@ -322,13 +327,13 @@ def test_the_first_signal_waits_for_the_step_and_the_second_does_not(quiet: str,
         for grace, signals, code in (("0.1", 1, 0), ("600", 2, 128 + signal.SIGINT)):
             held.clear()
             with worker(quiet, FROSTLINE_FAULTS=path, FROSTLINE_WORKER_GRACE=grace) as process:
-                assert held.wait(30)
+                assert held.wait(90), "it never came to a point"
                 process.send_signal(signal.SIGINT)
                 if signals > 1:
                     with pytest.raises(subprocess.TimeoutExpired):
                         process.wait(1)
                     process.send_signal(signal.SIGINT)
-                assert process.wait(20) == code
+                assert process.wait(90) == code
         listener.shutdown(socket.SHUT_RDWR)
         thread.join()
         for client in clients:

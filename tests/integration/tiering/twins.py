@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +12,21 @@ import psycopg
 import pytest
 
 from fix_tiering import World
+from frostline.gateway import follower
 from frostline.report import Silent
 from frostline.tiering.archive import run
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.fold.run import Folded, fold
+
+AT_ONCE = 30.0  # whatever else this machine does, and less than anybody waits for a lock
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Who waits for a lock in order to follow an altered table waits so long that it is noticed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(follower, "_WRITER_SECONDS", 2 * AT_ONCE)
+        yield
 
 
 @dataclass
@@ -39,7 +52,7 @@ class Twins:
             cursor = self.client.execute(statement)
         except psycopg.Error as error:
             return error.sqlstate, str(error).replace(self.tiered, "T").replace(self.plain, "T")
-        rows = sorted(cursor.fetchall(), key=repr) if cursor.description else []
+        rows = sorted(cursor.fetchall(), key=repr) if cursor.description is not None else []
         return cursor.statusmessage, rows
 
     def same(self) -> list[tuple[Any, ...]]:
@@ -75,7 +88,7 @@ class Twins:
     def refused(self, statement: str, state: str, said: str) -> None:
         """The tiered table does not do it, and says why at once."""
         started = time.monotonic()
-        with pytest.raises(psycopg.Error, match=said) as error:
+        with patience(), pytest.raises(psycopg.Error, match=said) as error:
             self.client.execute(statement.replace("{t}", self.tiered))
         assert error.value.sqlstate == state
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < AT_ONCE

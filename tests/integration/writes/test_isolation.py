@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from integration.writes.pair import Pair
 
 Connection = psycopg.Connection[Any]
@@ -42,11 +43,7 @@ def waits(pair: Pair, connection: Connection) -> bool:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it never came to that")
+    wait_until(condition, 60, "it comes to that")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -56,7 +53,7 @@ def test_the_first_updater_wins(pair: Pair, level: str) -> None:
     thread, outcome = in_thread(lambda: second.execute("UPDATE tiered SET i = 201 WHERE id = 50"))
     until(lambda: waits(pair, second))
     first.commit()
-    thread.join(30)
+    thread.join(120)
     assert isinstance(outcome[0], psycopg.errors.SerializationFailure)
     second.rollback()
     second.execute("UPDATE tiered SET i = i + 1 WHERE id = 50")  # retried, it goes on from what the first wrote
@@ -71,7 +68,7 @@ def test_who_waits_for_one_that_gives_up_goes_on(pair: Pair, level: str) -> None
     thread, outcome = in_thread(lambda: second.execute("UPDATE tiered SET i = 202 WHERE id = 51").rowcount)
     until(lambda: waits(pair, second))
     first.rollback()
-    thread.join(30)
+    thread.join(120)
     assert outcome == [1]
     second.commit()
     assert pair.world.run("SELECT i FROM tiered WHERE id = 51") == [(202,)]
@@ -93,7 +90,7 @@ def test_two_that_wait_for_each_other_are_found(pair: Pair, level: str) -> None:
         if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
             connection.rollback()
     for thread, _ in threads:
-        thread.join(30)
+        thread.join(120)
     found = [outcome[0] for _, outcome in threads]
     assert sorted(map(str, found), key=len)[0] == "1"  # the other goes on
     one.rollback()
@@ -108,7 +105,7 @@ def test_the_same_new_key_twice_is_one_row(pair: Pair, level: str) -> None:
     thread, outcome = in_thread(lambda: two.execute(insert, [2]))
     until(lambda: waits(pair, two))
     one.commit()
-    thread.join(30)
+    thread.join(120)
     assert isinstance(outcome[0], psycopg.errors.SerializationFailure)
     two.rollback()
     with pytest.raises(psycopg.errors.UniqueViolation) as error:
@@ -192,7 +189,7 @@ def others_at_work(pair: Pair) -> Iterator[None]:
 def test_a_cold_row_read_for_update_is_not_overwritten(pair: Pair, level: str) -> None:
     """It is not locked; who has changed it since is noticed when it is written."""
     other = pair.world.connect()
-    other.execute("SET statement_timeout = '30s'")
+    other.execute("SET statement_timeout = '120s'")
     for lock in ("UPDATE", "SHARE"):
         one = open_at(pair, level)
         with others_at_work(pair):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import threading
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from fix_cluster import wait_until
 from fix_tiering import World
 from frostline.catalog.names import SERVER_NAME
 from frostline.tiering import writing
@@ -256,11 +258,20 @@ def test_a_savepoint_after_a_cancelled_statement(pair: Pair, direct: Pair, clien
         client.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         client.execute(cold.format("tiered"))
         other.execute(f"LOCK TABLE {delta} IN ACCESS EXCLUSIVE MODE")
-        client.execute("SET LOCAL statement_timeout = 300")
+
+        def cancel() -> None:
+            waits = f"SELECT FROM pg_locks WHERE relation = '{delta}'::regclass AND NOT granted"
+            try:
+                wait_until(lambda: other.execute(waits).rowcount > 0, 60, "the gateway waits for the lock")
+            finally:
+                client.cancel_safe()
+
+        thread = threading.Thread(target=cancel)
+        thread.start()
         with pytest.raises(psycopg.errors.QueryCanceled), client.transaction():
             client.execute(cold.format(direct.tables[0]))
+        thread.join()
         other.rollback()
-        client.execute("SET LOCAL statement_timeout = 0")
         with pytest.raises(psycopg.errors.SerializationFailure, match="was cancelled"), client.transaction():
             client.execute(cold.format("tiered"))
         assert client.execute("UPDATE tiered SET i = i WHERE id = 405 AND ts > '2026-11-01Z'").rowcount == 1
