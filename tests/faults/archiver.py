@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from frostline.report import Report
 
-TIMEOUT = 90.0
+TIMEOUT = 300.0  # seconds; nobody answers that late
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,7 @@ class SparkHost:
         self.begin()
         if not self._where:
             assert self._process is not None
-            assert self._process.stdout is not None
-            self._where = json.loads(self._process.stdout.readline())
+            self._where = _answer(self._process)
         return {name: value for name, value in self._where.items() if name != "pid"}
 
     @property
@@ -128,9 +128,19 @@ class Forks:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process is not None
-        assert self._process.stdout is not None
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+        return _answer(self._process)
+
+
+def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line; whoever does not say it in time is killed."""
+    assert process.stdout is not None
+    too_late = threading.Timer(TIMEOUT, os.killpg, (process.pid, signal.SIGKILL))
+    too_late.start()
+    line = process.stdout.readline()
+    too_late.cancel()
+    assert line, f"no answer within {TIMEOUT:.0f} s, or it died"
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
 def _close(process: subprocess.Popen[str]) -> None:

@@ -12,7 +12,6 @@ import random
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +84,7 @@ class Act:
     table: str
     wrong: list[str]
     _struck: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)  # the run has ended
     _waiting: list[threading.Thread] = field(default_factory=list)
     _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
@@ -108,6 +108,7 @@ class Act:
 
     def over(self) -> None:
         """The run has ended: the disk has room again, the storage is back."""
+        self._over.set()
         while self._waiting:
             self._waiting.pop().join(30)
         self._open.close()
@@ -157,8 +158,10 @@ class Act:
                 self._open.enter_context(_no_directory(stage.directory(self.table) / "metadata"))
             case "lock":
                 held = threading.Event()
-                self._begin(threading.Thread(target=_lock_catalog, args=(stage, 1.0, held, self._struck), daemon=True))
-                held.wait(5)
+                self._over.clear()
+                asked = (stage, held, self._struck, self._over)
+                self._begin(threading.Thread(target=_lock_catalog, args=asked, daemon=True))
+                held.wait(30)
                 return False
             case _:
                 raise LookupError(victim)
@@ -172,17 +175,18 @@ def _terminated(stage: Stage, which: str) -> bool:
     return (True,) in ended
 
 
-def _lock_catalog(stage: Stage, seconds: float, held: threading.Event, felt: threading.Event) -> None:
+def _lock_catalog(stage: Stage, held: threading.Event, felt: threading.Event, over: threading.Event) -> None:
+    """Until somebody has waited for a second, or the run has ended without coming by."""
     table = "frostline_lake.iceberg_tables"
     waiting = f"SELECT EXISTS (SELECT FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted)"
     with contextlib.suppress(psycopg.Error), psycopg.connect(stage.dsn) as connection:
         connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         held.set()
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if connection.execute(waiting).fetchone() == (True,):
-                felt.set()
-            time.sleep(0.02)
+        while connection.execute(waiting).fetchone() != (True,):
+            if over.wait(0.02):
+                return
+        felt.set()
+        over.wait(1)
 
 
 @contextmanager

@@ -422,7 +422,7 @@ class Reader(threading.Thread):
 
 
 @contextmanager
-def at_rest(writers: list[Writer], seconds: float = 30) -> Iterator[None]:
+def at_rest(writers: list[Writer], seconds: float = 120) -> Iterator[None]:
     """Nobody writes, and nothing is in doubt."""
     for writer in writers:
         writer.gate.acquire()

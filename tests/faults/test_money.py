@@ -111,7 +111,7 @@ def play(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
         time.sleep(random.random() / 2)
         strike(stage, victim, tellers)
     elif point == AFTER_COMMIT:
-        wait_until(lambda: tellers[1].has_just_stored_many, 60, "entries in a file that are perhaps not on the disk")
+        wait_until(lambda: tellers[1].has_just_stored_many, 120, "entries in a file that are perhaps not on the disk")
         strike(stage, victim, tellers)
     else:
         at_a_fold(stage, fault, tellers)
@@ -133,7 +133,7 @@ def at_a_write(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
 
     stage.points.answer = answer
     try:
-        wait_until(met.is_set, 60, f"{victim} at {point}")
+        wait_until(met.is_set, 120, f"{victim} at {point}")
     finally:
         stage.points.answer = lambda _point, _pid: True
         for pid in stopped:
@@ -157,7 +157,7 @@ def at_a_fold(stage: Stage, fault: Fault, tellers: list[Teller]) -> None:
     victim, point = fault
     what = "append" if point in APPEND_POINTS else "fold"
     for struck, at in ((victim, point),) if point not in BEFORE else (("folder", BEFORE[point]), (victim, point)):
-        wait_until(lambda: waiting(stage), 60, "entries in files")
+        wait_until(lambda: waiting(stage), 120, "entries in files")
         met = threading.Event()
 
         def answer(reached: str, pid: int, struck: str = struck, at: str = at, met: threading.Event = met) -> bool:
