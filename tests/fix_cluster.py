@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from fix_stack import older_home
+from fix_stack import FORESEEABLE, older_home
 from frostline.config import Settings
 from frostline.local import artifacts, user
 from frostline.local.ports import free_port
@@ -63,7 +63,8 @@ class Cluster:
         self.server.base.mkdir(exist_ok=True)
         self.server.initialise(PASSWORD)
         with (self.server.data / "postgresql.auto.conf").open("a") as settings:
-            settings.write(f"archive_mode = on\narchive_command = 'cp %p {self.log}/%f'\nfsync = off\n")
+            settings.write(f"archive_mode = on\narchive_command = 'cp %p {self.log}/%f'\n")
+            settings.writelines(f"{name} = {value}\n" for name, value in FORESEEABLE.items())
         self.server.start(self.port)
 
     @property
@@ -109,7 +110,7 @@ class Cluster:
                 if link.readlink() == self.server.data and link.parent.name != str(running.process.pid):
                     os.kill(int(link.parent.name), signal.SIGKILL)
         running.process.signal(signal.SIGKILL)
-        assert running.process.wait_gone(10)
+        assert running.process.wait_gone(60)
 
     def start(self, copy: Server, port: int, target: str) -> None:
         """Recover it up to a target, and let it be written."""
@@ -123,8 +124,8 @@ class Cluster:
         copy.start(port)
         dsn = f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/postgres"
         with psycopg.connect(dsn, autocommit=True) as connection:
-            while connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-                pass
+            recovering = "SELECT pg_is_in_recovery()"
+            wait_until(lambda: connection.execute(recovering).fetchone() == (False,), 120, "it is recovered")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Standby:
         assert row is not None
         query = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
         with psycopg.connect(self.dsn, autocommit=True) as here:
-            wait_until(lambda: here.execute(query, row).fetchone() == (True,), 30, "the standby catches up")
+            wait_until(lambda: here.execute(query, row).fetchone() == (True,), 120, "the standby catches up")
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
@@ -161,7 +162,7 @@ class Standby:
     def _nothing_held_back(self) -> None:
         with psycopg.connect(self.primary, autocommit=True) as primary:
             query = "SELECT FROM pg_stat_replication WHERE backend_xmin IS NOT NULL"
-            wait_until(lambda: primary.execute(query).fetchone() is None, 30, "the primary may clean up")
+            wait_until(lambda: primary.execute(query).fetchone() is None, 120, "the primary may clean up")
 
     def promote(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as here:

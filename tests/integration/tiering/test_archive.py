@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from fix_cluster import wait_until
 from fix_faults import at
 from fix_tiering import World
 from frostline.catalog import registry
@@ -75,13 +76,13 @@ def rows(world: World, table: str) -> list[tuple[Any, ...]]:
     return world.run(f"SELECT r.id, r::text FROM {table} r ORDER BY 1, 2")
 
 
-def test_every_type_reads_back_exactly_from_the_lake(any_world: World) -> None:
-    any_world.run(EVERY_TYPE)
-    any_world.register("public.events")
-    archived = any_world.archive("public.events")
+def test_every_type_reads_back_exactly_from_the_lake(world: World) -> None:
+    world.run(EVERY_TYPE)
+    world.register("public.events")
+    archived = world.archive("public.events")
     assert [(one.leaf.name, one.rows) for one in archived] == [("events_01", 2), ("events_02", 2)]
-    assert rows(any_world, "public.events") == rows(any_world, "public.plain")
-    kinds = dict(any_world.run("SELECT relname, relkind::text FROM pg_class WHERE relname LIKE 'events_0_'"))
+    assert rows(world, "public.events") == rows(world, "public.plain")
+    kinds = dict(world.run("SELECT relname, relkind::text FROM pg_class WHERE relname LIKE 'events_0_'"))
     assert kinds == {"events_01": "f", "events_02": "f"}
 
 
@@ -364,8 +365,16 @@ def test_a_long_reader_only_delays_the_swap(world: World) -> None:
     world.register("public.events")
     reader = world.connect(autocommit=False)
     assert reader.execute("SELECT count(*) FROM public.events_01").fetchone() == (744,)
-    threading.Timer(3, reader.rollback).start()
+    waits = f"SELECT FROM frostline.waits WHERE pid = {reader.info.backend_pid}"
+
+    def leave() -> None:
+        wait_until(lambda: bool(world.run(waits)), 180, "the swap waits for the reader")
+        reader.rollback()
+
+    thread = threading.Thread(target=leave)
+    thread.start()
     assert len(world.archive("public.events")) == 2
+    thread.join()
 
 
 def test_a_view_on_a_partition_keeps_it_in_postgres(world: World) -> None:

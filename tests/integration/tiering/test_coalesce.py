@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fix_cluster import wait_until
 from fix_tiering import World
 from frostline.catalog import registry
 from frostline.catalog.database import connect
@@ -109,8 +110,7 @@ class _Readers:
 
     def go_on(self, more: int) -> None:
         goal = {level: count + more for level, count in self.done.items()}
-        while not self.wrong and any(self.done[level] < goal[level] for level in goal):
-            self.over.wait(0.02)
+        wait_until(lambda: bool(self.wrong) or all(self.done[level] >= goal[level] for level in goal), 120, "they read")
 
     def stop(self) -> None:
         self.over.set()
@@ -238,9 +238,8 @@ def test_periods_from_limitand_after_a_change_of_columns_are_joined_and_verified
     assert [(one.state, one.rows, one.problems) for one in found] == [("good", 2000, ())]
 
 
-def test_wide_rows_are_fetched_a_few_at_a_time(any_world: World) -> None:
+def test_wide_rows_are_fetched_a_few_at_a_time(world: World) -> None:
     """Narrow ones as the server's entry says."""
-    world = any_world
     world.run(TABLE.replace("v int,", "v int, t text,"))
     world.run("UPDATE public.events SET t = repeat(md5(id::text), 1000) WHERE ts >= '2020-05-01' AND id % 10 = 0")
     world.run("UPDATE public.events SET t = repeat(md5(id::text), 3000) WHERE ts >= '2020-09-01' AND id < 1500")

@@ -193,6 +193,8 @@ def test_a_standby_that_has_to_go_on_ends_what_is_read_and_says_so(forms: Forms)
         assert reader.execute("SELECT count(*) FROM events WHERE i4 = 424242 AND id < 2").fetchone() == (1,)
         reader.execute("SAVEPOINT here")
         primary.execute("DELETE FROM frostline_delta.events")
+        needed = "SELECT FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+        wait_until(lambda: primary.execute(needed).fetchone() is None, 120, "nobody needs what was deleted")
         primary.execute("VACUUM frostline_delta.events")
         standby.catch_up()
         for _ in range(2):
@@ -322,7 +324,7 @@ def test_a_standby_takes_over_from_a_primary_that_was_killed_and_the_next_one_fr
         world.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
         world.run("SELECT pg_reload_conf()")
         with Mover(world.dsn, 1) as one, Mover(world.dsn, 2) as two:
-            wait_until(lambda: min(len(one.answered), len(two.answered)) > 10, 60, "rows are written")
+            wait_until(lambda: min(len(one.answered), len(two.answered)) > 10, 120, "rows are written")
             cluster.kill()
         standby.promote()
         cluster.succeeded_by(standby)
@@ -342,7 +344,7 @@ def _beside_the_old_one(cluster: Cluster, world: World, gateways: ExitStack) -> 
     kept = world.run("SELECT * FROM public.events ORDER BY id")
     there.run("ALTER SYSTEM SET primary_conninfo = ''")
     there.run("SELECT pg_reload_conf()")
-    wait_until(lambda: not world.run("SELECT FROM pg_stat_replication"), 30, "nobody follows")
+    wait_until(lambda: not world.run("SELECT FROM pg_stat_replication"), 120, "nobody follows")
     world.run("UPDATE public.events SET v = -1 WHERE id IN (7, 800)")
     assert archived(world, "2020-03-01") == ["events_02"]
     assert there.run("SELECT * FROM public.events ORDER BY id") == kept
@@ -350,9 +352,9 @@ def _beside_the_old_one(cluster: Cluster, world: World, gateways: ExitStack) -> 
     with waiting(there) as next_worker:
         standby.promote()
         adopt.successor(there.settings, Silent())
-        wait_until(lambda: there.run("SELECT leader FROM frostline.workers WHERE leader") != [], 30, "it leads")
+        wait_until(lambda: there.run("SELECT leader FROM frostline.workers WHERE leader") != [], 120, "it leads")
         next_worker.terminate()
-        assert next_worker.wait(60) == 0
+        assert next_worker.wait(120) == 0
     assert there.run("SELECT * FROM public.events ORDER BY id") == kept
     _cannot_disturb(world)
     there.run("UPDATE public.events SET v = v + 1 WHERE id IN (7, 800)")
@@ -379,7 +381,7 @@ def waiting(world: World) -> Iterator[subprocess.Popen[bytes]]:
         subprocess.Popen(command("run", "--interval", "60"), env=environment(settings), stderr=output) as process,
     ):
         try:
-            wait_until(lambda: b"Postgres is a standby" in log.read_bytes(), 60, "it waits")
+            wait_until(lambda: b"Postgres is a standby" in log.read_bytes(), 120, "it waits")
             yield process
         finally:
             process.kill()
@@ -425,7 +427,7 @@ def _late(primary: World, standby: World) -> None:
         found = [check for check in doctor.examine(settings) if check.name == "standby"]
         return [(one.verdict, "backup_window" in one.remedy) for one in found] == [(WARNING, True)]
 
-    wait_until(told, 30, "the doctor says so")
+    wait_until(told, 120, "the doctor says so")
     standby.run("SELECT pg_wal_replay_resume()")
 
 

@@ -41,14 +41,14 @@ def told(world: World, statement: str) -> Any:
             cursor = client.execute(statement)
         except psycopg.Error as error:
             return error.sqlstate
-        return cursor.statusmessage, sorted(cursor.fetchall()) if cursor.description else []
+        return cursor.statusmessage, sorted(cursor.fetchall()) if cursor.description is not None else []
 
 
-def test_a_column_called_set_is_no_clause(any_world: World) -> None:
+def test_a_column_called_set_is_no_clause(world: World) -> None:
     """It hid that a key was set as well, and the row that had the key was lost."""
-    twins(any_world, '"set" int, v int', "i, i * 10")
+    twins(world, '"set" int, v int', "i, i * 10")
     same(
-        any_world,
+        world,
         "UPDATE {t} SET id = 2, \"set\" = 5 WHERE id = 1 AND ts < '2020-02-01Z'",
         ALL,
         "UPDATE {t} SET v = 1 WHERE id = 1 RETURNING *",
@@ -58,17 +58,17 @@ def test_a_column_called_set_is_no_clause(any_world: World) -> None:
     )
 
 
-def test_a_column_called_conflict_does_not_swallow_a_duplicate(any_world: World) -> None:
-    twins(any_world, "conflict int", "i")
+def test_a_column_called_conflict_does_not_swallow_a_duplicate(world: World) -> None:
+    twins(world, "conflict int", "i")
     insert = "INSERT INTO {t} VALUES (1, '2020-01-05Z', 7)"
-    same(any_world, f"{insert} RETURNING *", f"{insert} ON CONFLICT DO NOTHING RETURNING *", ALL)
+    same(world, f"{insert} RETURNING *", f"{insert} ON CONFLICT DO NOTHING RETURNING *", ALL)
 
 
 @pytest.mark.parametrize("kind", ["int", "text"])
-def test_a_column_called_depth_is_not_ours(any_world: World, kind: str) -> None:
-    twins(any_world, f"depth {kind}, v int", f"i::{kind}, i")
+def test_a_column_called_depth_is_not_ours(world: World, kind: str) -> None:
+    twins(world, f"depth {kind}, v int", f"i::{kind}, i")
     same(
-        any_world,
+        world,
         "UPDATE {t} SET v = 1 WHERE id = 1",
         "INSERT INTO {t} VALUES (9, '2020-01-09Z', '3', 4)",
         "DELETE FROM {t} WHERE depth = '2'",
