@@ -26,14 +26,16 @@ from integration.tiering.test_maintain import choose, held, maintained, unpinned
 from integration.tiering.test_worker import wait_for
 
 MONTHS = 6  # the last two are hot
-LINE = "date_trunc('month', now()) - interval '3 months'"
+# The month in which the test began: it may end in the next.
+THIS_MONTH = "CREATE FUNCTION this_month() RETURNS timestamptz LANGUAGE plpgsql STABLE AS 'BEGIN RETURN ''{}''; END'"
+LINE = "this_month() - interval '3 months'"
 BELOW = f"({LINE} - interval '1 day')"
 
 
 WRITES = (
     f"INSERT INTO events VALUES (1000, {BELOW})",
     f"INSERT INTO events_before VALUES (1000, {BELOW})",
-    f"INSERT INTO events VALUES (1000, now()), (1001, {BELOW})",
+    f"INSERT INTO events VALUES (1000, this_month()), (1001, {BELOW})",
     f"UPDATE events SET ts = {BELOW} WHERE ts >= {LINE} AND ts < {LINE} + interval '1 day'",
     f"SELECT frostline.move('events', jsonb_build_object('id', id, 'ts', ts), ({BELOW})::text)"
     " FROM (SELECT * FROM events ORDER BY id DESC LIMIT 1) newest",
@@ -44,17 +46,20 @@ WRITES = (
 def build(world: World) -> None:
     """A row every day for six months, of which four are in the lake and two shall go."""
     world.run("CREATE TABLE events (id int, ts timestamptz, note text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)")
+    ((now,),) = world.run("SELECT date_trunc('month', now())::text")
+    world.run(THIS_MONTH.format(now))
     for month in range(MONTHS):
-        start = f"date_trunc('month', now() - interval '{MONTHS - 1 - month} months')"
+        start = f"this_month() - interval '{MONTHS - 1 - month} months'"
         ((lower, upper),) = world.run(f"SELECT ({start})::text, ({start} + interval '1 month')::text")
         world.run(f"CREATE TABLE events_{month} PARTITION OF events FOR VALUES FROM ('{lower}') TO ('{upper}')")
     world.run(
         "INSERT INTO events SELECT row_number() OVER (ORDER BY d), d, 'day' FROM generate_series("
-        f"date_trunc('month', now()) - interval '{MONTHS - 1} months', date_trunc('month', now()), '1 day') d"
+        f"this_month() - interval '{MONTHS - 1} months', this_month(), '1 day') d"
     )
     world.register("events", "1 month")
     world.archive("events")
-    world.run("UPDATE frostline.tables SET retention = '3 months'")
+    # To the middle of a month: it is kept whole, today and tomorrow.
+    world.run(f"UPDATE frostline.tables SET retention = (now() - ({LINE} + interval '14 days'))::text")
 
 
 def retain(world: World) -> list[cycle.Outcome]:
