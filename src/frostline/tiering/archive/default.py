@@ -1,39 +1,41 @@
 """The DEFAULT partition: a swap would read it under its locks, unless a CHECK says that no row of it is in the way.
 
-The CHECK is there from a moment before the swap to its end, and refuses nothing: as long as the leaf stands where it
-does, from the seam on, Postgres itself lets no such row into the DEFAULT partition.
+The CHECK is there from a moment before the swap to its end, and refuses nothing: as long as the partitions stand where
+they do, the leaf from the seam on, Postgres itself lets no such row into the DEFAULT partition. When one has been taken
+away it is made anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from psycopg.sql import SQL, Composed, Identifier
 
-from frostline.catalog import describe
 from frostline.catalog.database import Connection
 from frostline.catalog.names import DEFAULT_CHECK
 from frostline.catalog.registry import Managed
 from frostline.faults import reached
 from frostline.model.bounds import Range
+from frostline.model.tables import Leaf
 from frostline.tiering import ddl
 from frostline.tiering.archive.steps import Operation, wanted
 from frostline.tiering.locks import with_short_locks
 
 
-def close(connection: Connection, operation: Operation) -> None:
+def close(connection: Connection, operation: Operation, leaves: Sequence[Leaf]) -> None:
     """Where there are periods without a partition below the new seam, rows may still come: then it is read."""
-    managed, lower = operation.managed, operation.leaf.range.lower if operation.leaf.range is not None else None
-    leaves = describe.leaves(connection, managed.hot_oid)
+    managed = operation.managed
+    open_again(connection, managed)
     default = next((leaf for leaf in leaves if leaf.range is None), None)
-    if default is None or lower != operation.range.lower:
+    from_seam = any(leaf.range == operation.range for leaf in leaves)
+    if default is None or not from_seam:
         return
     above = ddl.within(managed.table, Range(operation.range.upper, None))
     if ddl.leaves_move(connection, managed.table):  # it is attached again, beside all the others
         beside = [ddl.outside(managed.table, leaf.range) for leaf in leaves if leaf.range is not None]
         above = SQL(" AND ").join([above, *beside])
     name = _name(managed)
-    open_again(connection, managed)
     locks = wanted(connection, operation, [default.oid])
     for statement in (ddl.add_checks(default, [(name, above)]), ddl.validate_checks(default, [name])):
         with_short_locks(connection, partial(connection.execute, statement), f"adding a CHECK to {default}", locks)

@@ -29,8 +29,12 @@ _TRIES = 10  # then even many changes are carried under the locks
 def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> None:
     """Readers see the leaf before and the lake after; seam and snapshot move in the same transaction."""
     managed, leaf, tries, fetch = operation.managed, operation.leaf, 0, ddl.FETCH_ROWS
+    beside: tuple[Leaf, ...] = ()
 
     def work() -> bool:
+        # Rows of a partition that somebody has taken away belong to the DEFAULT one now, whose CHECK knows the others.
+        if describe.leaves(connection, managed.hot_oid) != beside:
+            return False
         lock(connection, _locks(connection, operation), _patience_ms(connection, operation))
         reached("swap.locked")
         moved = _others(connection, operation) if ddl.leaves_move(connection, managed.table) else []
@@ -57,11 +61,13 @@ def swap(connection: Connection, operation: Operation, snapshot: Snapshot) -> No
         return True
 
     try:
-        default.close(connection, operation)
         fetch = _fetch_rows(connection, operation)
         done = False
         while not done:
             tries += 1
+            if (now := describe.leaves(connection, managed.hot_oid)) != beside:
+                beside = now
+                default.close(connection, operation, now)
             capture.catch_up(connection, operation)
             check_values(connection, managed, SQL("{}").format(Identifier(*managed.delta)))
             done = with_short_locks(connection, work, f"swapping {leaf}", _wanted(connection, operation))
