@@ -82,9 +82,7 @@ def test_a_user_s_trigger_that_changes_the_row_once_more_has_the_last_word(
         "ALTER TABLE public.events_01 RENAME TO january",
         "VACUUM FULL public.events_01",
         "ALTER TABLE public.events ADD COLUMN w int DEFAULT 9",
-        # What is there again as it was: the change in between was not captured.
-        "ALTER TABLE public.events_01 RENAME TO x; UPDATE public.x SET v = -1 WHERE id = 5;"
-        "ALTER TABLE public.x RENAME TO events_01",
+        # What is there again as it was.
         "ALTER TABLE public.events ALTER v SET NOT NULL; UPDATE public.events SET v = -1 WHERE id = 5;"
         "ALTER TABLE public.events ALTER v DROP NOT NULL",
         # The leaf now holds rows of the next one, too.
