@@ -10,6 +10,7 @@ from fix_faults import at
 from fix_tiering import World
 from frostline.errors import OperationError
 from frostline.report import Silent
+from frostline.tiering import cycle
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.untier.run import untier
 
@@ -78,6 +79,22 @@ def test_old_rows_can_be_written_while_a_leaf_of_other_columns_follows(events: W
     assert events.run("SELECT id, a, c FROM events ORDER BY id") == wanted
     come_back(events)
     assert events.run("SELECT id, a, c FROM events ORDER BY id") == wanted
+
+
+def test_a_leaf_that_waits_is_gone_on_with_when_a_fold_came_in_between(events: World, tmp_path: Path) -> None:
+    events.run("UPDATE events SET a = 'new' WHERE id = 1; INSERT INTO events VALUES (3, '2020-01-06', 'late', 'b')")
+    with (
+        at(tmp_path, lambda reached: reached not in ("compare.begin", "abandon.begin")),
+        pytest.raises(OSError, match="a test failed this"),
+    ):
+        come_back(events)
+    with at(tmp_path, lambda reached: reached != "merge.end"):
+        (outcome,) = cycle.folds(events.settings, ["events"], Silent(), events.spark_here)
+    assert outcome.state == "failed"
+    come_back(events)
+    assert events.run("SELECT id, a FROM events ORDER BY id") == [(1, "new"), (2, "of a"), (3, "late")]
+    kinds = "SELECT kind, state FROM frostline.operations WHERE kind IN ('fold', 'untier') ORDER BY kind"
+    assert events.run(kinds) == [("fold", "done"), ("untier", "done")]
 
 
 def come_back(world: World) -> None:

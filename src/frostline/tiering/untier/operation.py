@@ -22,8 +22,9 @@ class Period:
     schema: str
     name: str
     range: Range
-    rows: int
-    bytes: int
+    # It is the same period when a fold has changed its rows.
+    rows: int = field(compare=False)
+    bytes: int = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
