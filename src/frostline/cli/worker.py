@@ -40,7 +40,7 @@ def run(
         Path | None, typer.Option(metavar="PATH", help="Written, as JSON, when the worker is there.")
     ] = None,
 ) -> None:
-    """Look after every registered table: future partitions, fold, archive, coalesce, maintain. Until Ctrl-C."""
+    """Look after every registered table: fold, archive, coalesce, retain, maintain and more. Until Ctrl-C."""
     # Here, not above: PyIceberg takes most of a second to import.
     from frostline.tiering.worker.run import run as work
 

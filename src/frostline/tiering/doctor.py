@@ -305,6 +305,7 @@ def _table(connection: Connection, managed: Managed) -> Checks:
         ("triggers", lambda: _triggers(connection, managed)),
         ("CHECKs", lambda: _bounds(connection, managed)),
         ("constraints", lambda: _constraints(connection, managed)),
+        ("publications", lambda: _publications(connection, managed)),
         ("statistics", lambda: _statistics(connection, managed)),
         ("cold rows", lambda: _cold(connection, managed)),
     ):
@@ -387,6 +388,14 @@ def _constraints(connection: Connection, managed: Managed) -> Checks:
         yield Check(str(managed.table), "constraints", PROBLEM if one.above else WARNING, found, remedy)
     if not wrong:
         yield Check(str(managed.table), "constraints", OK, "none that cold rows are not asked about")
+
+
+def _publications(connection: Connection, managed: Managed) -> Checks:
+    """Registration refuses them; they may have been created since."""
+    for (name,) in queries.rows(connection, "publications_by_root", oid=managed.table.oid):
+        found = f"{name} sends its updates under its own name, and without a primary key there subscribers find no row"
+        remedy = SQL("ALTER PUBLICATION {} SET (publish_via_partition_root = false)").format(Identifier(name))
+        yield Check(str(managed.table), "publications", WARNING, found, remedy.as_string(connection))
 
 
 def _statistics(connection: Connection, managed: Managed) -> Checks:

@@ -139,6 +139,8 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
     repaired_as_told(world, unknown, (table, "statistics"), WARNING, "never analyzed")
     unique = "ALTER TABLE public.events_hot ADD CONSTRAINT once UNIQUE (ts, v)"
     repaired_as_told(world, unique, (table, "constraints"), WARNING, "once of public.events_hot holds among hot rows")
+    sending = 'CREATE PUBLICATION "Of %s" FOR TABLE public.events WITH (publish_via_partition_root)'
+    repaired_as_told(world, sending, (table, "publications"), WARNING, "subscribers find no row")
     dead = (
         "INSERT INTO frostline.gateways VALUES ('00000000-0000-0000-0000-000000000001', 'gone', 1, now(),"
         " now() - interval '1 day'); INSERT INTO frostline.pins VALUES ('00000000-0000-0000-0000-000000000001',"
