@@ -31,6 +31,7 @@ class Work:
     filenode: int | None = None
     pages: int = 0
     next_page: int = 0
+    compared: object = None  # what the table's rows stood in when the copy was found to be the same
 
     @property
     def log(self) -> Identifier:

@@ -84,6 +84,11 @@ def _unchanged(connection: Connection, work: Work) -> Shape:
     copying.check_triggers(connection, work)
     now = shape.read(connection, work.source)
     changed = [part for part in shape.COPIED if now.json()[part] != work.shape[part]]
+    if not changed and copying.standing(connection, work) != work.compared:
+        raise OperationError(
+            f"{work.plan} was altered meanwhile (its rows); it is as it was",
+            hint="run the same command again: it compares them once more",
+        )
     named = queries.row(connection, "resolve", schema=work.plan.schema, name=work.plan.name)
     if changed or named is None or named[0] != work.source:
         raise OperationError(
