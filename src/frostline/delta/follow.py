@@ -123,15 +123,53 @@ def _follow(connection: Connection, id_: int) -> Managed:
     known = recorded(connection, id_)
     _note_added(connection, managed, known)
     known = recorded(connection, id_)
-    _refuse(connection, managed, known, seen)
-    statements = [*_delta_changes(managed, known)]
+    lock = SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*managed.delta))
+    retyped: list[Composed] = []
+    try:
+        _refuse(connection, managed, known, seen)
+    except RefusedError:
+        connection.execute(lock)
+        if not _bare(connection, managed, known):
+            raise
+        retyped = _retyped(managed, known)
+        _forget(connection, managed)
+        known = recorded(connection, id_)
+        _refuse(connection, managed, known, seen)
+    statements = [*_delta_changes(managed, known), *retyped]
     if statements:
-        lock = SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*managed.delta))
         statements = [lock, *_stop(connection, managed), *statements, *collect.held(_target(connection, managed))]
     for statement in (*statements, *_made_anew(connection, managed)):
         connection.execute(statement)
     _record(connection, managed, known, seen)
     return registry.get_by_id(connection, id_)
+
+
+def _bare(connection: Connection, managed: Managed, known: dict[int, Recorded]) -> bool:
+    """Whether there is no cold row that could have another idea of the columns, nor a table in the lake."""
+    if managed.snapshot_id is not None or any(found.field_id is not None for found in known.values()):
+        return False
+    query = SQL("SELECT EXISTS (SELECT FROM {})").format(Identifier(*managed.delta))
+    return connection.execute(query).fetchone() == (False,)
+
+
+def _retyped(managed: Managed, known: dict[int, Recorded]) -> list[Composed]:
+    """The empty delta gets the types that the columns have now."""
+    alter = SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {type} USING NULL::{type}")
+    return [
+        alter.format(Identifier(*managed.delta), Identifier(column.name), type=SQL(types.delta_type(column.base_type)))
+        for column in managed.table.stored
+        if known[column.number].delta_name is not None and not _readable(column, known[column.number])
+    ]
+
+
+def _forget(connection: Connection, managed: Managed) -> None:
+    """What is recorded of columns is as if the table were registered now."""
+    for column in managed.table.stored:
+        connection.execute(
+            "UPDATE frostline.columns SET base = %s::oid, typmod = %s, sense = NULL, missing = NULL, undecided = NULL"
+            " WHERE table_id = %s AND attnum = %s",
+            (*column.base, managed.id, column.number),
+        )
 
 
 def _stop(connection: Connection, managed: Managed) -> list[Composed]:

@@ -108,9 +108,11 @@ def lake_rows(
     columns = _in_order(frozenset(wanted), (table.key,))  # never an empty list, and the key is read anyway
     if removed(source, table):
         return _nothing(columns, 0)
-    _refuse_unreadable(table, columns)
     if table.snapshot_id is None or table.metadata_location is None:
+        if view.has_versions(table):
+            _refuse_unreadable(table, columns)
         return _nothing(columns, 0)
+    _refuse_unreadable(table, columns)
     staged = view.staged_files(source, table)
     snapshot = files.extended(view.storage, table.metadata_location, table.snapshot_id, staged)
     places = chosen_of(snapshot, source.range, lambda: pruning.in_range(table, source.range), conditions)

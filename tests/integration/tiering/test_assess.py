@@ -129,6 +129,12 @@ def test_a_plain_table_is_sampled_and_shown_how_it_can_be_cut(server: str) -> No
     assert many.cold.rows == pytest.approx(300_000, rel=0.25)
     assert many.sampled is not None
     assert 1 < many.sampled.row_bytes < many.sizes.row_bytes / 3
+    assert [(lock.step, lock.mode) for lock in many.locks] == [
+        ("partition", "SHARE ROW EXCLUSIVE"),
+        ("partition", "ACCESS SHARE"),
+        ("partition", "ACCESS EXCLUSIVE"),
+    ]
+    assert found["notes"].locks == []  # nor is there anything to be done
     assert found["notes"].notes == ["it has no column of a time or date by which it could be cut"]
     assert any("money" in one.reason for one in found["notes"].obstacles)
 

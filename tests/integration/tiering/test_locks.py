@@ -62,7 +62,8 @@ def test_status_says_whom_the_swap_waits_for(world: World, frostline: Run) -> No
     pid = reader.info.backend_pid
     [(step, state, relation, since, waiting)] = until(
         world,
-        f"SELECT step, state, relation, since < now(), waiting_since < now() FROM frostline.waits WHERE pid = {pid}",
+        "SELECT step, state, relation, since < clock_timestamp(), waiting_since < clock_timestamp()"
+        f" FROM frostline.waits WHERE pid = {pid}",
     )
     assert (step, state, relation) == ("swap", "idle in transaction", "public.events_01")
     assert (since, waiting) == (True, True)

@@ -1,4 +1,4 @@
-"""Which locks registering and archiving take, and for how long: what one wants to know before."""
+"""Which locks partitioning, registering and archiving take, and for how long: what one wants to know before."""
 
 from __future__ import annotations
 
@@ -32,10 +32,25 @@ class Extent:
     identity: bool
 
 
+def partitioning(connection: Connection, oid: int, heap: int) -> list[Lock]:
+    """Of a plain table that is cut into partitions while it is used."""
+    referenced = _referenced(connection, oid)
+    found = [
+        Lock("partition", "SHARE ROW EXCLUSIVE", "the table: two triggers, readers go on", _SHORT),
+        Lock("partition", "ACCESS SHARE", "the table: copied and compared", "until it is"),
+        Lock("partition", "ACCESS EXCLUSIVE", "the table and its views: exchanged", _SHORT),
+    ]
+    if referenced:
+        proven = duration(heap / _BYTES_PER_SECOND)
+        found += [
+            Lock("partition", "SHARE ROW EXCLUSIVE", f"{referenced}: with the exchange", _SHORT),
+            Lock("partition", "SHARE UPDATE EXCLUSIVE", "the table: foreign keys proven, writers go on", proven),
+        ]
+    return found
+
+
 def locks(connection: Connection, oid: int, extent: Extent) -> list[Lock]:
-    referenced = ", ".join(
-        f"{schema}.{name}" for schema, name, _ in queries.rows(connection, "referenced", relations=[oid])
-    )
+    referenced = _referenced(connection, oid)
     every = f"each of {extent.partitions} partitions"
     others = extent.identity and connection.info.server_version >= IDENTITY_IN_PARTITIONS
     export = duration(extent.largest_rows / _ROWS_PER_SECOND)
@@ -62,6 +77,11 @@ def locks(connection: Connection, oid: int, extent: Extent) -> list[Lock]:
         found.insert(3, Lock("register", "SHARE ROW EXCLUSIVE", f"{referenced}: a trigger that asks the lake", _SHORT))
         found.append(Lock("archive", "SHARE ROW EXCLUSIVE", f"{referenced}: with the swap and the drop", _SHORT))
     return found
+
+
+def _referenced(connection: Connection, oid: int) -> str:
+    found = queries.rows(connection, "referenced", relations=[oid])
+    return ", ".join(f"{schema}.{name}" for schema, name, _ in found)
 
 
 def duration(seconds: float) -> str:

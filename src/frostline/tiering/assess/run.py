@@ -315,6 +315,9 @@ def _advise(connection: Connection, one: Assessed, table: Table | None, hot: Hot
         if not one.obstacles:
             one.next = f"frostline register {shell_name(one.schema, one.name)} --hot {shlex.quote(hot.text)}"
     elif one.kind == "plain" and table is not None:
+        heap = one.sizes.heap if one.sizes is not None else 0
+        plan = _tried(one, "the lock plan", lambda: lockplan.partitioning(connection, one.oid, heap))
+        one.locks = plan or []
         by = f"--by {shlex.quote(table.key)} --period {one.period}"
         lacks = table.primary_key and table.key not in table.primary_key
         renewed = f" --key {shlex.quote(_comma_separated([*table.primary_key, table.key]))}" if lacks else ""
