@@ -45,11 +45,12 @@ class SortKey:
 def step(table: Table, chosen: str = AUTO) -> str | int:
     """The unit of the calendar, or the width of an integer key, that files are cut by."""
     if table.key_type.startswith("int"):
-        return min(max(_width(table.leaves), 1), _MOST_WIDE) if chosen == AUTO else int(chosen)
+        return min(_width(table.leaves) or _MOST_WIDE, _MOST_WIDE) if chosen == AUTO else int(chosen)
     if chosen != AUTO:
         return chosen
     # A period that does not match a unit of the calendar only costs a few more files.
-    return next((unit for unit in _units(table) if STEPS[unit] <= _width(table.leaves)), _units(table)[-1])
+    width = _width(table.leaves) or 30 * _DAY
+    return next((unit for unit in _units(table) if STEPS[unit] <= width), _units(table)[-1])
 
 
 def check_step(table: Table, text: str) -> None:
@@ -64,6 +65,10 @@ def check_step(table: Table, text: str) -> None:
     if not integer and text not in _units(table):
         raise NotAllowed("a date has no hours") if text in STEPS else ValueError(text)
     one = int(text) if integer else STEPS[text]
+    if integer and one > _MOST_WIDE:
+        raise NotAllowed(f"Iceberg cuts by {_MOST_WIDE} at most")
+    if width is None:
+        return
     if one > width and (integer or text != _units(table)[-1]):
         raise NotAllowed(
             f"partitions of the table are shorter ({step(table)}): files would hold rows of several, and none could be"
@@ -71,21 +76,20 @@ def check_step(table: Table, text: str) -> None:
         )
     if width // one > _MOST_PARTS:
         raise NotAllowed(f"a partition of the table would become {width // one:,} files or more")
-    if integer and one > _MOST_WIDE:
-        raise NotAllowed(f"Iceberg cuts by {_MOST_WIDE} at most")
 
 
 def _units(table: Table) -> list[str]:
     return [unit for unit in STEPS if unit != "hour" or table.key_type != "date"]
 
 
-def _width(leaves: Iterable[Leaf]) -> int:
+def _width(leaves: Iterable[Leaf]) -> int | None:
+    """Of a usual partition; None where none of them ends."""
     widths = [
         leaf.range.upper.order - leaf.range.lower.order
         for leaf in leaves
         if leaf.range is not None and leaf.range.lower is not None and leaf.range.upper is not None
     ]
-    return int(median(widths)) if widths else 30 * _DAY
+    return int(median(widths)) if widths else None
 
 
 _KEY = re.compile(

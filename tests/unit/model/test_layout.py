@@ -79,6 +79,12 @@ def test_steps_that_would_spoil_the_lake_are_refused(
             check_step(table(key_type, width), text)
 
 
+@pytest.mark.parametrize(("key_type", "allowed"), [("int8", ["1", "1000"]), ("date", ["year", "day"])])
+def test_without_a_partition_that_ends_nothing_is_too_long_or_too_short(key_type: str, allowed: list[str]) -> None:
+    for text in allowed:
+        check_step(table(key_type), text)
+
+
 @pytest.mark.parametrize(("key_type", "text"), [("int8", "day"), ("int8", "0"), ("int8", "-5"), ("date", "12")])
 def test_what_means_nothing_is_refused_without_a_reason(key_type: str, text: str) -> None:
     with pytest.raises(ValueError, match=text) as refused:
