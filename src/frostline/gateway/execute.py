@@ -173,7 +173,12 @@ class Executor:
                 faults.reached("write.commit")
                 self._agreed = True
             self.view.keep_files()
+        # Temporary tables have given our transaction a number: while it goes on, others who have read before cannot
+        # know that they read later than the client's commit.
+        numbered = any(bench.made for bench in self.view.benches.values())
         self._end()
+        if numbered:
+            self.tidy()
         return Result(tag)
 
     def _rollback(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:

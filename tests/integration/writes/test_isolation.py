@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 from fix_cluster import wait_until
+from frostline.gateway.execute import Executor
 from integration.writes.pair import Pair
 
 Connection = psycopg.Connection[Any]
@@ -155,7 +157,15 @@ def test_a_counter_counts_every_increment(pair: Pair, level: str) -> None:
     assert after == [(row, (i or 0) + 15) for row, i in before]
 
 
-def test_others_see_a_write_when_it_is_committed(pair: Pair) -> None:
+def test_others_see_a_write_when_it_is_committed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the gateway takes for what nobody waits for."""
+    meanwhile = Executor.meanwhile
+
+    def slowly(executor: Executor) -> None:
+        time.sleep(0.2)
+        meanwhile(executor)
+
+    monkeypatch.setattr(Executor, "meanwhile", slowly)
     writer, reader = open_at(pair, "READ COMMITTED"), open_at(pair, "READ COMMITTED")
     old = reader.execute("SELECT i FROM tiered WHERE id = 54").fetchall()
     writer.execute("UPDATE tiered SET i = 300 WHERE id = 54")
