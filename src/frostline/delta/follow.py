@@ -128,8 +128,7 @@ def _follow(connection: Connection, id_: int) -> Managed:
     try:
         _refuse(connection, managed, known, seen)
     except RefusedError:
-        connection.execute(lock)
-        if not _bare(connection, managed, known):
+        if not _bare(connection, managed, known, lock):
             raise
         retyped = _retyped(managed, known)
         _forget(connection, managed)
@@ -144,10 +143,11 @@ def _follow(connection: Connection, id_: int) -> Managed:
     return registry.get_by_id(connection, id_)
 
 
-def _bare(connection: Connection, managed: Managed, known: dict[int, Recorded]) -> bool:
+def _bare(connection: Connection, managed: Managed, known: dict[int, Recorded], lock: Composed) -> bool:
     """Whether there is no cold row that could have another idea of the columns, nor a table in the lake."""
     if managed.snapshot_id is not None or any(found.field_id is not None for found in known.values()):
         return False
+    connection.execute(lock)  # nor does one come
     query = SQL("SELECT EXISTS (SELECT FROM {})").format(Identifier(*managed.delta))
     return connection.execute(query).fetchone() == (False,)
 
@@ -329,7 +329,7 @@ def _made_anew(connection: Connection, managed: Managed) -> Sequence[Composed]:
 def _passing(connection: Connection, managed: Managed) -> list[object]:
     """What the tables are like now through which foreign keys are checked."""
     found: list[object] = []
-    for number, oid in queries.rows(connection, "passing_tables", table=managed.id):
+    for number, oid in connection.execute("SELECT * FROM frostline.passing_tables(%s) ORDER BY 1", (managed.id,)):
         columns = connection.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
             " WHERE attrelid = %s AND attnum > 1 AND NOT attisdropped",

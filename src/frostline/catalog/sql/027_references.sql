@@ -194,16 +194,22 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- Those of before had one table for all keys.
+-- These tables, by the number of the key. Those of before had one for all keys, which has none. A delta may be called so too.
+CREATE FUNCTION frostline.passing_tables(id bigint) RETURNS TABLE (number int, passing oid)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT substring(c.relname FROM format('^references_%s_([0-9]+)$', id))::int, c.oid
+    FROM pg_class c
+    WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind = 'r'
+      AND c.relname ~ format('^references_%s(_[0-9]+)?$', id)
+      AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)
+$$;
+
 CREATE FUNCTION frostline.drop_references(id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     passing oid;
 BEGIN
-    FOR passing IN SELECT c.oid FROM pg_class c
-        WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s(_[0-9]+)?$', id)
-          AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)  -- of a table that is called so
-    LOOP
+    FOR passing IN SELECT p.passing FROM frostline.passing_tables(id) p LOOP
         EXECUTE format('DROP TABLE %s', passing::regclass);
     END LOOP;
 END $$;
@@ -219,10 +225,7 @@ DECLARE
     found bigint;
     forgotten bigint := 0;
 BEGIN
-    FOR passing IN SELECT c.oid FROM pg_class c
-        WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relname ~ format('^references_%s_[0-9]+$', id)
-          AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)
-    LOOP
+    FOR passing IN SELECT p.passing FROM frostline.passing_tables(id) p LOOP
         EXECUTE format('DELETE FROM %1$s r WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM %1$s o WHERE age(o.xmin) > $1'
                        ' FOR UPDATE SKIP LOCKED))', passing::regclass) USING oldest;
         GET DIAGNOSTICS found = ROW_COUNT;

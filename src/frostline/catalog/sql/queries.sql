@@ -661,15 +661,6 @@ WHERE c.conrelid = %(oid)s AND c.contype = 'f' AND c.conparentid = 0
   AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true)
 ORDER BY c.conname;
 
--- name: passing_tables
--- Those through which the foreign keys of new cold rows are checked, by the number of the key.
-SELECT n.number, c.oid
-FROM pg_class c CROSS JOIN LATERAL (SELECT substring(c.relname FROM '_([0-9]+)$')::int) n (number)
-WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind = 'r'
-  AND c.relname ~ ('^references_' || %(table)s || '_[0-9]+$')
-  AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t)
-ORDER BY n.number;
-
 -- name: fdw_connections
 -- Where postgres_fdw's functions are, and whether they tell if a connection is in use in this transaction (since 18).
 SELECT n.nspname, coalesce('used_in_xact' = ANY (p.proargnames), false)
@@ -797,8 +788,7 @@ WHERE f.pronamespace IN ('frostline'::regnamespace, 'frostline_delta'::regnamesp
 SELECT c.relname, c.relkind::text FROM pg_class c
 WHERE c.relnamespace = 'frostline_delta'::regnamespace AND c.relkind IN ('r', 'f')
   AND (c.relname IN ('held_' || %(table)s, 'shape_' || %(table)s, 'touched_' || %(table)s || '_keys')
-       OR c.relname ~ ('^references_' || %(table)s || '(_[0-9]+)?$')
-           AND c.oid NOT IN (SELECT t.delta FROM frostline.tables t));
+       OR c.oid IN (SELECT p.passing FROM frostline.passing_tables(%(table)s) p));
 
 -- name: identity_defaults
 -- Defaults of leaves that stand in for an identity column, before partitions shared the table's (17).
