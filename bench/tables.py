@@ -67,7 +67,7 @@ def shapes(rows: int) -> dict[str, Shape]:
     return {shape.name: shape for shape in found}
 
 
-def months(shape: Shape, *, empty: bool = False) -> Iterator[Month]:
+def months(shape: Shape) -> Iterator[Month]:
     """Cold months, then hot ones up to the next month."""
     now = datetime.now(UTC)
     current = now.year * 12 + now.month - 1
@@ -77,21 +77,21 @@ def months(shape: Shape, *, empty: bool = False) -> Iterator[Month]:
         cold = month < current - HOT_MONTHS
         rows = shape.per_period if cold else (shape.hot_rows if month == current - 1 else 0)
         yield Month(f"{shape.name}_{_day(month)[:7].replace('-', '_')}", _day(month), _day(month + 1), number, rows)
-        number += 0 if empty and cold else rows
+        number += rows
 
 
 def _day(month: int) -> str:
     return f"{month // 12:04}-{month % 12 + 1:02}-01"
 
 
-def create(shape: Shape, name: str | None = None, *, cold_rows: bool = True) -> Iterator[str]:
-    """The statements that make the table with its rows, under another name or without its cold rows if asked."""
+def create(shape: Shape, name: str | None = None) -> Iterator[str]:
+    """The statements that make the table with its rows, under another name if asked."""
     name = name or shape.name
     yield f"CREATE TABLE {name} ({shape.columns}, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)"
     for month in months(shape):
         leaf = f"{name}{month.name.removeprefix(shape.name)}"
         yield f"CREATE TABLE {leaf} PARTITION OF {name} FOR VALUES FROM ('{month.lower}') TO ('{month.upper}')"
-        if month.rows and (cold_rows or month.rows != shape.per_period):
+        if month.rows:
             yield fill(shape, month, leaf)
     yield f"VACUUM (ANALYZE, FREEZE) {name}"
 

@@ -81,7 +81,7 @@ def _peer(settings: Settings, directory: Path, report: Report) -> tuple[Server, 
 
 def _build(world: World, report: Report) -> None:
     with world.connect() as connection, world.connect(world.peer) as peer:
-        _create(connection, "plain", tables.create(world.shapes["events"], "plain", cold_rows=False))
+        _create(connection, "plain", tables.create(world.shapes["events"], "plain"))
         for shape in world.shapes.values():
             if _said(connection, shape.name) == _ARCHIVED:
                 continue
