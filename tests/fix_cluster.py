@@ -84,6 +84,19 @@ class Cluster:
         (made.data / "recovery.signal").touch()
         return made
 
+    def disk(self, name: str) -> Server:
+        """A snapshot of the disk, started: nothing of it was recovered, so it has the original's timeline too."""
+        made = Server(self.server.home, self.directory / name)
+        self.server.stop()
+        made.data.parent.mkdir(parents=True)
+        shutil.copytree(self.server.data, made.data)
+        with (made.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write("archive_mode = off\n")
+        _own(self.directory)
+        made.data.chmod(0o700)
+        self.server.start(self.port)
+        return made
+
     def standby(self, name: str) -> Standby:
         """A copy that streams the log from here."""
         made, port = self.copy(name), free_port()
@@ -177,8 +190,8 @@ def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None
 
 
 def _not_in_backups(directory: str, names: list[str]) -> list[str]:
-    """The log comes from its archive."""
-    in_log = Path(directory).name == "pg_wal"
+    """The log comes from its archive, which notes there what it has, and takes the notes away again."""
+    in_log = Path(directory).name in ("pg_wal", "archive_status")
     return [name for name in names if name.startswith("postmaster.") or (in_log and name.startswith("0000"))]
 
 

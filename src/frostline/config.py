@@ -25,6 +25,7 @@ CONFIG_FILE = "frostline.toml"
 ENV_PREFIX = "FROSTLINE_"
 # Variables of ours that are no settings: where to look for them, and a test's socket.
 ENV_NOT_SETTINGS = frozenset({"FROSTLINE_CONFIG", "FROSTLINE_FAULTS"})
+LEAST_FILE = 4_000  # bytes: Iceberg's compaction knows no bounds for files of a quarter of a few bytes
 S3 = "s3://"
 STACK = "local stack"  # an origin
 # What other tools call ours. Keys and token belong together: they are taken from one place or not at all.
@@ -49,7 +50,9 @@ class LakeSettings(Section):
     catalog: Literal["jdbc", "rest"] = Field("jdbc", description="jdbc: tables in the same Postgres; rest: rest.uri")
     warehouse: str = Field("", description="a directory or s3://bucket/prefix (empty: `lake` under local.dir)")
     file_size: ByteSize = Field(
-        ByteSize(128_000_000), gt=0, description="how much of a partition, as it is in Postgres, makes one data file"
+        ByteSize(128_000_000),
+        ge=LEAST_FILE,
+        description="how much of a partition, as it is in Postgres, makes one data file",
     )
 
 
@@ -79,6 +82,9 @@ class GatewaySettings(Section):
     host: str = Field("", description="how Postgres reaches the gateway (empty: the listen address)")
     standbys: str = Field("", description="gateways of standbys, as host:port,host:port: Postgres is told of them too")
     memory: str = Field("2GB", description="memory DuckDB may use before it spills to disk")
+    column_memory: ByteSize = Field(
+        ByteSize(256_000_000), ge=0, description="of this, for columns of old rows that are aggregated often (0: none)"
+    )
     threads: int = Field(2, ge=1, description="DuckDB threads")
     max_sessions: int = Field(256, ge=1, description="sessions served at once; one more is refused with 53300")
     bulk_rows: int = Field(10_000, ge=1, description="new old rows of one statement that are written to files at once")

@@ -99,7 +99,7 @@ def managed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path)
     if request.param == "15":
         with psycopg.connect(make_conninfo(admin, dbname=name), autocommit=True) as connection:
             connection.execute(f"GRANT {app_owner} TO {owner}")
-            connection.execute(f"GRANT CREATE, USAGE ON SCHEMA public TO {owner}")
+            connection.execute(f"GRANT CREATE, USAGE ON SCHEMA public TO {app_owner}")
             connection.execute(f"GRANT REFERENCES, SELECT, TRIGGER ON public.kinds TO {owner}")
     install(settings.dsn.get_secret_value())
     made.world.gateway.start()
@@ -159,7 +159,7 @@ def _may_drop_triggers(managed: Managed, table: str) -> None:
     owner, member = (conninfo_to_dict(dsn)["user"] for dsn in (managed.kinds, managed.world.dsn))
     with pytest.raises(RefusedError, match="nothing was changed") as error:
         unregister.unregister(managed.world.settings, table, Silent(), keep_lake=False)
-    assert error.value.hint == f"become a member of {owner}, for as long as this takes"
+    assert error.value.hint == f"GRANT {owner} TO {member}; take it back when this is done"
     with connect(managed.world.dsn) as connection:
         given = [(registry.get(connection, table), {"cold_fk": "none"})]
         changes = options.plan(connection, managed.world.settings, given)

@@ -178,6 +178,7 @@ SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS t
        base.builtin AND old.typnamespace = 'pg_catalog'::regnamespace AS comparable,
        CASE WHEN fc.sense IS NOT NULL THEN frostline.sense_changed(fc.sense, frostline.sense(base.oid)) END
            AS sense_changed,
+       frostline.expression_changed(fc.expression, frostline.expression(a.attrelid, a.attnum)) AS computed,
        con.nspname AS collation_schema, co.collname AS collation_name,
        coalesce(co.collisdeterministic, true) AS deterministic,
        CASE co.collprovider WHEN 'd' THEN d.datlocprovider ELSE co.collprovider END AS provider,
@@ -356,6 +357,8 @@ def _unreadable(row: Mapping[str, Any]) -> str | None:
     """Why cold rows have no value for a column that can be told, in words that follow "column x"."""
     if row["undecided"] is not None:
         return str(row["undecided"])
+    if row["computed"] is not None:
+        return str(row["computed"])
     if row["same_type"]:
         return f"its type was changed: {row['sense_changed']}" if row["sense_changed"] is not None else None
     old, new = (row["old_typname"], row["old_typmod"]), (row["typname"], row["typmod"])

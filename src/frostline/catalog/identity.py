@@ -8,12 +8,12 @@ person has said what this database is.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from dataclasses import dataclass
 
 from psycopg.sql import SQL, Identifier
 
+from frostline.catalog import mapping
 from frostline.catalog.database import READ_ONLY, Connection, in_recovery
 from frostline.catalog.names import SERVER_NAME
 from frostline.errors import RefusedError
@@ -82,10 +82,6 @@ def rename(connection: Connection) -> None:
     connection.execute(
         SQL("ALTER SERVER {} OPTIONS (SET dbname {}, SET host '127.0.0.1', SET port '1')").format(server, id_)
     )
-    connection.execute(
-        SQL("ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (SET password {})").format(
-            server, secrets.token_urlsafe(32)
-        )
-    )
+    mapping.renew(connection)
     connection.execute("DELETE FROM frostline.gateways")
     connection.execute("DELETE FROM frostline.workers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import secrets
+import shlex
 import time
 from collections.abc import Iterator
 from importlib import resources
@@ -11,6 +11,7 @@ from importlib import resources
 import psycopg
 from psycopg import sql
 
+from frostline.catalog import mapping
 from frostline.catalog.database import BUSY, LOCK_TIMEOUT_MS, Connection, connect
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
 from frostline.errors import DatabaseError
@@ -126,7 +127,7 @@ def uninstall(dsn: str, *, dry_run: bool = False) -> list[str]:
         if tables:
             raise DatabaseError(
                 f"{', '.join(tables)} would lose their cold rows; nothing was changed",
-                hint=f"first: frostline unregister {tables[0]}",
+                hint=f"first: frostline unregister {shlex.quote(tables[0])}",
             )
         kept = connection.execute("SELECT count(*) FROM frostline_lake.iceberg_tables").fetchone()
         schemas = ["frostline_delta", "frostline"] + (["frostline_lake"] if kept == (0,) else [])
@@ -221,7 +222,7 @@ def _extension(connection: Connection) -> list[str]:
 
 def _server(connection: Connection) -> list[str]:
     if connection.execute("SELECT FROM pg_foreign_server WHERE srvname = %s", (SERVER_NAME,)).fetchone() is not None:
-        return _mapping(connection)
+        return mapping.complete(connection)
     row = connection.execute("SELECT id FROM frostline.installation").fetchone()
     assert row is not None
     server = sql.Identifier(SERVER_NAME)
@@ -230,21 +231,8 @@ def _server(connection: Connection) -> list[str]:
             server, sql.SQL(_options(str(row[0])))
         )
     )
-    _mapping(connection)
+    mapping.complete(connection)
     return ["the gateway's foreign server"]
-
-
-def _mapping(connection: Connection) -> list[str]:
-    """One for everybody and USAGE for nobody: all roles of a session then share one remote transaction."""
-    query = "SELECT FROM pg_user_mappings WHERE srvname = %s AND umuser = 0"
-    if connection.execute(query, (SERVER_NAME,)).fetchone() is not None:
-        return []
-    connection.execute(
-        sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (user {}, password {})").format(
-            sql.Identifier(SERVER_NAME), sql.Literal(GATEWAY_USER), sql.Literal(secrets.token_urlsafe(32))
-        )
-    )
-    return ["the user mapping of the gateway's foreign server"]
 
 
 def _options(installation: str) -> str:

@@ -23,10 +23,11 @@ _ICEBERG_COLUMNS = (
     "_last_updated_sequence_number",
 )
 
-# Advisory locks, each with a table's id.
+# Advisory locks, each with a table's id, unless it says something else.
 SHAPE = 734_621_504  # of a transaction: one at a time makes delta and functions follow the table
 LAKE_WRITER = 734_621_502  # of a session: one lake writer per table at a time
 WORKER = 734_621_504  # of a session, with 0: one worker per database works, others stand by
+IN_USE = 734_621_505  # of a transaction, with a backend's pid: a gateway works for that backend's transaction
 FENCE = 734_621_503  # of a transaction: shared by cold writers, exclusive for whoever moves the table's snapshot
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -144,7 +145,7 @@ def get(connection: Connection, text: str) -> Managed:
     if found is None:
         raise RefusedError(
             f"{schema}.{name} is not registered",
-            hint=f"register it first: frostline register {schema}.{name} --hot '3 months'",
+            hint=f"register it first: frostline register {shlex.quote(text)} --hot '3 months'",
         )
     return found
 

@@ -70,9 +70,13 @@ def assess(
     for one in found:
         if one.close:
             _print_closely(console, one)
-    rest = sum(not one.close for one in found)
+    distant = [one for one in found if not one.close]
+    for one in [one for one in distant if one.notes][:_SHOWN]:
+        for note in one.notes:
+            console.print(f"\n{one}: {note}", markup=False, soft_wrap=True)
+    rest = sum(not one.notes for one in distant)
     if rest:
-        console.print(f"\n{rest} small or unreadable tables were not looked at closely: name one to see why.")
+        console.print(f"\n{rest} other tables were not looked at closely: name one to have it looked at.")
 
 
 def _json(one: Assessed) -> dict[str, Any]:
@@ -132,7 +136,7 @@ def _print_closely(console: Console, one: Assessed) -> None:
 
 def _lock_table(locks: list[Lock]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for width in (11, 8, 22, 36, 13):
+    for width in (11, 9, 22, 35, 13):
         grid.add_column(width=width)
     for number, lock in enumerate(locks):
         step = lock.step if number == 0 or locks[number - 1].step != lock.step else ""

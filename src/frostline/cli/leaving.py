@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,7 +61,7 @@ def untier(
             names = ", ".join(str(one.period) for one in again)
             report().line(
                 f"{names}: older than the hot period, and in Postgres all the same. Nothing of the table is archived "
-                f"until you name it: frostline archive {table}"
+                f"until you name it: frostline archive {shlex.quote(table)}"
             )
 
 
@@ -113,6 +114,9 @@ def adopt(
         bool, typer.Option("--successor", help="It takes the place of the original, which is gone.")
     ] = False,
     copy: Annotated[bool, typer.Option("--copy", help="It is a copy, and the original lives on.")] = False,
+    sure: Annotated[
+        bool, typer.Option("--sure", help="With --copy: it is one, though nothing tells it from the original.")
+    ] = False,
 ) -> None:
     """After a restore, a failover, a clone or a dump: say what this database is. Until then the lake is not changed.
 
@@ -127,7 +131,7 @@ def adopt(
     if successor == copy:
         raise ConfigError("say either --successor or --copy; nothing was changed")
     if copy:
-        adopting.copy(settings)
+        adopting.copy(settings, sure=sure)
         report().line(
             "This database is a copy with a name of its own. Start a gateway for it; it will not change the lake."
         )

@@ -110,7 +110,11 @@ def import_options(
     dry_run: DryRun = False,
 ) -> None:
     """Give tables the options a TOML file names, all of them or none. Options it does not name stay as they are."""
-    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} cannot be read: {error}; nothing was changed") from None
     settings = load_settings(context)
     with connect(require_dsn(settings), application="frostline import") as connection:
         changes = options.plan(connection, settings, options_file.read(connection, text, file))

@@ -16,6 +16,7 @@ from frostline.cli.options import pairs
 from frostline.local import artifacts
 from frostline.tiering import register as registration
 from frostline.tiering import writing
+from frostline.tiering.checks import shell_name
 from frostline.tiering.options import HOT_FOR
 
 if TYPE_CHECKING:
@@ -259,4 +260,4 @@ def _describe(plan: registration.Plan, *, would: bool) -> None:
     for line in lines:
         report().line(line)
     if not would:
-        report().line(f"Next: frostline archive '{table.schema}.{table.name}'")
+        report().line(f"Next: frostline archive {shell_name(table.schema, table.name)}")

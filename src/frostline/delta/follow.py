@@ -24,7 +24,7 @@ from frostline.delta import collect, tables
 from frostline.delta.collect import Connections, ForeignKey, Target
 from frostline.errors import DatabaseError, OperationError, RefusedError
 from frostline.model import types
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Column, Table, as_sql, fill_call
 
 _PAUSE_SECONDS = 0.05
 
@@ -45,6 +45,7 @@ class Recorded:
     missing: str | None
     undecided: str | None
     sense: Any
+    computed: str | None  # how its expression was changed
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def _forget(connection: Connection, managed: Managed) -> None:
     """What is recorded of columns is as if the table were registered now."""
     for column in managed.table.stored:
         connection.execute(
-            "UPDATE frostline.columns SET base = %s::oid, typmod = %s, sense = NULL, missing = NULL, undecided = NULL"
+            "UPDATE frostline.columns SET base = %s::oid, typmod = %s, sense = NULL, expression = NULL,"
+            " missing = NULL, undecided = NULL"
             " WHERE table_id = %s AND attnum = %s",
             (*column.base, managed.id, column.number),
         )
@@ -218,16 +220,33 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
             raise RefusedError(
                 f"cold rows of {table} cannot follow: column {column.name} was changed from {found.type}"
                 f" to {column.base_type}, which the lake cannot do",
-                hint=f"nothing of them was changed; ALTER TABLE {table} ALTER COLUMN {column.name} TYPE {found.type}",
+                hint=f"nothing of them was changed; {_alter(table, column)} TYPE {found.type}",
+            )
+        if found.computed is not None:
+            raise RefusedError(
+                f"cold rows of {table} cannot follow: column {column.name}: {found.computed}",
+                hint=f"nothing of them was computed anew; {_alter(table, column)} SET EXPRESSION AS it was,"
+                " or drop the column",
             )
         if found.sense is not None:
             _refuse_sense(connection, table, column.name, found.sense, seen.senses.get(column.number))
+    for column in table.columns:
+        if column.name in table.primary_key and not column.exact_equality:
+            raise RefusedError(
+                f"cold rows of {table} cannot follow: the collation of {column.name}, of its primary key, calls"
+                " different texts equal",
+                hint=f"nothing of them was changed; {_alter(table, column)} TYPE {column.type} COLLATE as it was",
+            )
     key = _delta_key(connection, managed, known)
     if sorted(key) != sorted(c.number for c in table.columns if c.name in table.primary_key):
         raise RefusedError(
             f"cold rows of {table} cannot follow: its primary key is no longer the one it was registered with",
             hint=f"give {'.'.join(managed.hot)} the same primary key again",
         )
+
+
+def _alter(table: Table, column: Column) -> str:
+    return f"ALTER TABLE {as_sql(table.schema, table.name)} ALTER COLUMN {as_sql(column.name)}"
 
 
 def _refuse_sense(connection: Connection, table: Table, column: str, known: object, current: object) -> None:
@@ -246,26 +265,27 @@ def _refuse_kinds(connection: Connection, table: Table) -> None:
         if reserved(column.name):
             raise RefusedError(
                 f"cold rows of {table} cannot have a column called {column.name}",
-                hint=f"ALTER TABLE {table} RENAME COLUMN {column.name} TO ...",
+                hint=f"ALTER TABLE {as_sql(table.schema, table.name)} RENAME COLUMN {as_sql(column.name)} TO ...",
             )
     for name, typname, inside in queries.rows(connection, "types_within", oid=table.oid):
         reason = types.refused(typname, inside=inside)
         if reason is not None:
             raise RefusedError(
                 f"cold rows of {table} cannot have column {name} of type {typname}: {reason}",
-                hint=f"ALTER TABLE {table} ALTER COLUMN {name} TYPE ..., or drop it",
+                hint=f"ALTER TABLE {as_sql(table.schema, table.name)} ALTER COLUMN {as_sql(name)} TYPE ..., or drop it",
             )
 
 
-def undecided(table: Table | str, column: str, why: str) -> RefusedError:
+def undecided(table: Table, column: str, why: str) -> RefusedError:
     """A column was added, and nobody knows which value older rows have."""
-    generated = "generated" in why
+    generated, name = "generated" in why, (table.schema, table.name)
     return RefusedError(
         f"column {column} of {table} has no value in older cold rows that could be known: {why}",
-        hint=f"ALTER TABLE {table} DROP COLUMN {column}; a column that is not generated can be added and filled"
+        hint=f"ALTER TABLE {as_sql(*name)} DROP COLUMN {as_sql(column)};"
+        " a column that is not generated can be added and filled"
         if generated
-        else f"SELECT frostline.fill('{table}', '{column}', NULL), or another value than NULL;"
-        f" UPDATE {table} SET {column} = ... then gives each row its own",
+        else f"{fill_call(name, column)}, or another value than NULL;"
+        f" UPDATE {as_sql(*name)} SET {as_sql(column)} = ... then gives each row its own",
     )
 
 
@@ -349,12 +369,14 @@ def _record(connection: Connection, managed: Managed, known: dict[int, Recorded]
         found = known[column.number]
         sense = seen.senses.get(column.number)
         connection.execute(
-            "UPDATE frostline.columns SET delta_name = %s, base = %s::oid, typmod = %s, sense = %s, missing ="
-            " CASE WHEN missing IS NOT NULL THEN %s END WHERE table_id = %s AND attnum = %s",
+            "UPDATE frostline.columns SET delta_name = %s, base = %s::oid, typmod = %s, sense = %s,"
+            " expression = frostline.expression(%s, attnum), missing = CASE WHEN missing IS NOT NULL THEN %s END"
+            " WHERE table_id = %s AND attnum = %s",
             (
                 column.name,
                 *column.base,
                 None if sense is None else Jsonb(sense),
+                managed.table.oid,
                 _converted(connection, column, found),
                 managed.id,
                 column.number,

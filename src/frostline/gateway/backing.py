@@ -17,6 +17,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from frostline.catalog import cold
 from frostline.catalog.database import session_sql, unreachable
+from frostline.catalog.names import IN_USE
 from frostline.errors import QueryError
 from frostline.gateway.cancel import Canceller, Interruptible
 from frostline.gateway.lexer import quoted
@@ -30,6 +31,7 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 # meanwhile; that takes them, and the way there and back, longer than postgres_fdw from START to DECLARE.
 _EARLY_SECONDS = 0.0004
 _WORTH_SENDING = 32_768  # bytes of a COPY
+_IN_USE = "frostline_in_use"
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # on a standby it is READ ONLY, else not: see SESSION
 
 
@@ -46,11 +48,16 @@ class _Copy:
 class Backing:
     """One session's connection to Postgres; its transactions write nothing but temporary tables."""
 
-    def __init__(self, dsn: str, canceller: Canceller) -> None:
+    def __init__(self, dsn: str, canceller: Canceller, pid: int | None = None) -> None:
         self._dsn = dsn
         self._connection: psycopg.Connection[Any] | None = None
         self._canceller = canceller
         self._statements: dict[str, str] = {}  # prepared on every connection we open
+        self._in_use: list[str] = []
+        if pid is not None:
+            # By this lock the triggers of the backend we work for know that there may be something to store.
+            self._statements[_IN_USE] = f"AS SELECT pg_catalog.pg_advisory_xact_lock_shared({IN_USE}, {pid})"
+            self._in_use.append(f"EXECUTE {_IN_USE}")
         self._sent: tuple[str, ...] | None = None  # statements whose results nobody has taken yet
         self._sent_at = 0.0
         self._answers: dict[str, PGresult] = {}  # to questions that are yet to be asked
@@ -93,7 +100,7 @@ class Backing:
         if self.open or self._sent is not None or self._connection is None or self._connection.closed:
             return
         try:
-            self._send(self._connection, [_BEGIN, *questions])
+            self._send(self._connection, [_BEGIN, *self._in_use, *questions])
         except psycopg.Error:
             self.close()
 
@@ -105,7 +112,7 @@ class Backing:
         All of it is one round trip: a point look-up has few others.
         """
         at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
-        wanted = (_BEGIN, *at, *questions)
+        wanted = (_BEGIN, *at, *self._in_use, *questions)
         early = self._sent == wanted and asked_at - self._sent_at <= _EARLY_SECONDS
         for last in (False, True):
             connection = self._connect()

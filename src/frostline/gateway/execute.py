@@ -13,6 +13,7 @@ from frostline import faults
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import calls, changes, fallback, lexer, points, statements, statistics, versions, writes
+from frostline.gateway.columns import width
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, held_table, references
@@ -21,7 +22,7 @@ from frostline.gateway.rows import Batches, FixedRows, LakeRows, Rows, ToldRows
 from frostline.gateway.scan import Scan, cold_rows
 from frostline.gateway.statements import Statement
 from frostline.gateway.transaction import ACTIVE, FAILED, IDLE, Transaction
-from frostline.gateway.translate import Parameters, Translated
+from frostline.gateway.translate import Parameters, Translated, column_name
 from frostline.gateway.view import View
 from frostline.gateway.wire.messages import Field
 from frostline.gateway.writes import Modify
@@ -327,15 +328,27 @@ class Executor:
             return FixedRows(translated.fields)
         if scan.rows is not None and translated.counts:
             return FixedRows(translated.fields, [[str(scan.rows)] * len(translated.fields)])
-        self._refuse_errors(translated, scan)
-        query = translated.sql(scan.sql, recent=scan.recent)
+        rows = self._aggregated(source, scan, translated) or scan.sql
+        if not scan.empty:
+            self._refuse_errors(translated.check(rows))
+        query = translated.sql(rows, recent=scan.recent)
         batches = Batches(self.view.cursors, self.view.canceller, query)
         return LakeRows(translated.fields, batches, translated.averages)
 
-    def _refuse_errors(self, found: Translated, scan: Scan) -> None:
+    def _aggregated(self, source: Source, scan: Scan, found: Translated) -> str | None:
+        """The same rows in memory, with the columns that an aggregate reads. Whoever verifies files reads the files."""
+        if not (found.grouped and found.columns) or source.snapshot is not None or scan.delta:
+            return None
+        wide = width(found.columns)
+        if wide is None:
+            return None
+        names = ", ".join(sorted(column_name(column.number) for column in found.columns))
+        kept = self.view.in_memory(f"SELECT {names} FROM {scan.sql}", sum(file.rows for file in scan.files) * wide)
+        return None if kept is None else f"{kept} AS t"
+
+    def _refuse_errors(self, check: str | None) -> None:
         """A statement that fails for a row is Postgres's: it knows the error, and whether the row is evaluated."""
-        check = found.check(scan.sql)
-        if check is None or scan.empty:
+        if check is None:
             return
         batches = Batches(self.view.cursors, self.view.canceller, check)
         try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from psycopg.sql import Composed
 
 from frostline.catalog import queries
 from frostline.delta.follow import follow
+from frostline.errors import OperationError
 from frostline.gateway.link import Link
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,11 @@ class Follower:
     def follow(self, table_id: int) -> None:
         """For a writer, who cannot."""
         self._following.run(lambda connection: follow(connection, table_id, _WRITER_SECONDS))
+
+    def check(self, table_id: int) -> None:
+        """For a writer who has to try again: an error where no try would ever do."""
+        with suppress(OperationError):  # most likely it is himself who is in the way
+            self._following.run(lambda connection: follow(connection, table_id, 0))
 
     def shape(self, table_id: int) -> str | None:
         """What a table is like now, whatever snapshot a session reads."""

@@ -24,6 +24,7 @@ from frostline.lake.footers import MOST_ASKED, aligned_scan
 from frostline.lake.layout import iceberg_type
 from frostline.lake.pruning import Condition, chosen_of, wholly
 from frostline.lake.storage import Storage
+from frostline.model.tables import as_sql, fill_call
 from frostline.model.types import YEAR_ONE
 
 _MARKER = "known"  # up to which number a row knows columns
@@ -277,13 +278,17 @@ def _refuse_unreadable(table: ColdTable, columns: Iterable[ColdColumn]) -> None:
 
 def unreadable(table: ColdTable, column: ColdColumn) -> QueryError:
     """Nobody knows what cold rows have in a column, with the way out."""
-    name = f"{table}"
-    if column.generated:
-        hint = f"ALTER TABLE {name} DROP COLUMN {column.name}; one that is not generated can be added and filled"
+    name = (table.schema, table.name)
+    if (column.unreadable or "").startswith("its expression"):
+        alter = f"ALTER TABLE {as_sql(*name)} ALTER COLUMN {as_sql(column.name)}"
+        hint = f"{alter} SET EXPRESSION AS it was, or drop the column"
+    elif column.generated:
+        drop = f"ALTER TABLE {as_sql(*name)} DROP COLUMN {as_sql(column.name)}"
+        hint = f"{drop}; one that is not generated can be added and filled"
     elif (column.unreadable or "").startswith("its type"):
         hint = "change the type back; what the lake can follow is in docs/schema.md"
     else:
-        hint = f"SELECT frostline.fill('{name}', '{column.name}', NULL), or another value than NULL"
+        hint = f"{fill_call(name, column.name)}, or another value than NULL"
     return QueryError(
         f"cold rows of {table} have no value in column {column.name} that could be known: {column.unreadable}",
         hint=hint,

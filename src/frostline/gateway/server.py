@@ -21,6 +21,7 @@ from frostline.errors import ConfigError, FrostlineError, QueryError, StackError
 from frostline.gateway import sockets, startup, tls
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.columns import Columns
 from frostline.gateway.control import Control
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.execute import Executor
@@ -111,6 +112,7 @@ class Gateway:
             )
             self._open.callback(self._engine.close)
             self._deltas = Deltas(self._engine)
+            self._columns = Columns(self._engine, options.column_memory)
             self._serve_metrics()
             self._listener = self._open.enter_context(_listen(options.listen, options.port))
             self.port = self._listener.getsockname()[1]
@@ -215,8 +217,8 @@ class Gateway:
             version = startup.admit(stream, parameters, self._control)
             stream.write(startup.greeting(version, parameters, client.pid, client.secret))
             stream.sock.settimeout(None)
-            backing = Backing(self._dsn, client.canceller)
             origin = Origin.of(parameters.get("application_name", ""))
+            backing = Backing(self._dsn, client.canceller, origin.pid)
             view = View(
                 self._engine,
                 self._storage,
@@ -227,6 +229,7 @@ class Gateway:
                 origin,
                 self._metrics,
                 self._deltas,
+                self._columns,
                 self._follower,
                 Bulk(self._settings.gateway.bulk_rows, self._settings.lake.file_size),
             )
@@ -266,7 +269,7 @@ class Gateway:
     def _serve_metrics(self) -> None:
         self._metrics.gauge("sessions", lambda: {(): len(self._current())})
         self._metrics.gauge("pins", lambda: {(): self._presence.pins.count})
-        self._metrics.gauge("cache", _caches)
+        self._metrics.gauge("cache", self._caches)
         options = self._settings.gateway
         if options.metrics_port:
             self._open.enter_context(served(self._metrics, options.listen, options.metrics_port, "gateway"))
@@ -275,18 +278,17 @@ class Gateway:
         self._metrics.add("errors_total", sqlstate=sqlstate(error))
         _send_fatal(stream, error)
 
+    def _caches(self) -> dict[tuple[tuple[str, str], ...], float]:
+        """`snapshots_hits` and the like, taken apart."""
+        found: dict[tuple[tuple[str, str], ...], float] = {}
+        for name, value in {**files.cache_counts(), **point.cache_counts(), **self._columns.counts()}.items():
+            cache, _, what = name.rpartition("_")
+            found[("cache", cache), ("what", what)] = value
+        return found
+
     def _farewell(self, stream: Stream) -> None:
         if self._stopping:
             _send_fatal(stream, _TERMINATED)
-
-
-def _caches() -> dict[tuple[tuple[str, str], ...], float]:
-    """`snapshots_hits` and the like, taken apart."""
-    found: dict[tuple[tuple[str, str], ...], float] = {}
-    for name, value in {**files.cache_counts(), **point.cache_counts()}.items():
-        cache, _, what = name.rpartition("_")
-        found[("cache", cache), ("what", what)] = value
-    return found
 
 
 def _send_fatal(stream: Stream, error: Exception) -> None:

@@ -90,8 +90,11 @@ def stage(view: View, bench: Bench, written: Written) -> Staged | None:
     output = Writer(target)
     try:
         query, columns = _query(bench, written, target)
-        _copy(view.backing, query, columns, output.add)
-        output.flush()
+        try:
+            _copy(view.backing, query, columns, output.add)
+            output.flush()
+        except OSError as error:
+            raise view.storage.failed(error) from error
         made = tuple(StagedFile(file, target.spec.spec_id) for file in output.written)
         paths = staged.paths(made)
         faults.reached("write.staged")

@@ -224,9 +224,17 @@ def _listed(fields: Sequence[Field], found: Iterable[Version]) -> list[list[str 
 def refuse_uncollected(view: View) -> None:
     """At the end of a transaction: what was written and not stored would be lost."""
     for table_id, written in view.written.items():
-        if written.held:
-            table = view.benches[table_id].table
-            raise _uncollected(view, table_id, f"{table}, or on the partition written to, did not fire")
+        if not written.held:
+            continue
+        table = view.benches[table_id].table
+        if view.origin.pid is None:
+            raise QueryError(
+                uncollected(table),
+                detail="the session had another postgres_fdw.application_name when it came to cold rows first",
+                hint="nothing was changed; SELECT postgres_fdw_disconnect_all(), and then retry the transaction",
+                sqlstate="55000",
+            )
+        raise _uncollected(view, table_id, f"{table}, or on the partition written to, did not fire")
 
 
 def _uncollected(view: View, table_id: int, where: str) -> QueryError:

@@ -30,6 +30,7 @@ from frostline.errors import LakeError, QueryError
 from frostline.gateway.backing import Backing
 from frostline.gateway.bench import Bench, Write, Written
 from frostline.gateway.cancel import Canceller
+from frostline.gateway.columns import Columns, Kept
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.follower import Follower
 from frostline.gateway.lexer import identifier
@@ -92,6 +93,7 @@ class View:
     origin: Origin
     metrics: Metrics
     deltas: Deltas
+    columns: Columns
     follower: Follower
     bulk: Bulk
     temp_tables: dict[Source, list[TempTable]] = field(default_factory=dict)
@@ -115,6 +117,7 @@ class View:
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
     _own: list[str] = field(default_factory=list)  # DuckDB tables with versions that only this transaction reads
     _shared: list[str] = field(default_factory=list)  # and others
+    _kept: dict[str, Kept] = field(default_factory=dict)  # columns in memory that its cursors may read
     _going_on: dict[int, Write] = field(default_factory=dict)  # by table: a write that may not be over
     _number: int = 0
     _met: bool = False  # we know whose session this is
@@ -136,6 +139,7 @@ class View:
             return found
         if not fresh:
             self._behind = behind.id
+            self.follower.check(behind.id)
             raise QueryError(
                 f"{behind} was altered; its cold rows can be changed once this transaction is over",
                 hint="retry the transaction",
@@ -345,6 +349,14 @@ class View:
             delta, self.benches[table.id].versions, sql.Literal(list(batches)), o=outputs
         )
 
+    def in_memory(self, text: str, weight: int) -> str | None:
+        """The table with what a query of lake rows finds, if it is kept; it stays until the transaction ends."""
+        kept = self.columns.get(text, weight, self.cursors, self.canceller)
+        if kept is None:
+            return None
+        self._kept[kept.name] = kept
+        return kept.name
+
     def staged_files(self, source: Source, table: ColdTable) -> tuple[DataFile, ...]:
         """Files that no Iceberg snapshot has yet: those the snapshot of Postgres sees, and this transaction's own."""
         if source.operation is not None:
@@ -406,6 +418,7 @@ class View:
             self.deltas.give_back(self._shared.pop())
         for kept in (self.temp_tables, self._tables, self._deltas, self._changed, self.benches, self.written):
             kept.clear()
+        self._kept.clear()
         for gone in (self._own, self._going_on, self.touched, self.doubted, self.beyond):
             gone.clear()
         if self.origin.pid is not None:

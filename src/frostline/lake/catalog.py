@@ -38,6 +38,7 @@ from frostline.lake.writer import Written
 _NO_TIMEOUTS = " ".join(
     f"-c{name}=0" for name in ("statement_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout")
 )
+_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword")
 _JDBC_TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 # What to do when Postgres does not give the JDBC catalog what it asks for.
 _JDBC_HINTS: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
@@ -63,13 +64,18 @@ class Address:
     database: str
     user: str
     password: str
-    sslmode: str | None
+    tls: Mapping[str, str]  # how Postgres is believed, as libpq spells it
 
     @property
     def jdbc(self) -> str:
-        tls = f"&sslmode={self.sslmode}" if self.sslmode else ""
-        where = f"jdbc:postgresql://{self.host}:{self.port}/{self.database}?currentSchema={LAKE_SCHEMA}{tls}"
-        return f"{where}&options={quote(_NO_TIMEOUTS)}"
+        # Java's driver looks for a file of that name, and asks the system only by way of this class.
+        system = {"sslrootcert": "system"}.items() <= self.tls.items()
+        trusted = {"sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"} if system else {}
+        tls = {name: value for name, value in self.tls.items() if not (system and name == "sslrootcert")} | trusted
+        given = {"currentSchema": LAKE_SCHEMA, **tls, "options": _NO_TIMEOUTS}
+        asked = "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}?{asked}"
 
 
 def address(dsn: str) -> Address:
@@ -88,7 +94,7 @@ def address(dsn: str) -> Address:
         database=parts.get("dbname", user),
         user=user,
         password=parts.get("password", ""),
-        sslmode=parts.get("sslmode"),
+        tls={name: parts[name] for name in _TLS if name in parts},
     )
 
 
@@ -182,7 +188,7 @@ class _Jdbc(SqlCatalog):
 
 def _jdbc(settings: Settings, storage: Storage) -> Catalog:
     at = address(settings.dsn.get_secret_value())
-    query = {"options": f"-csearch_path={LAKE_SCHEMA} {_NO_TIMEOUTS}"} | ({"sslmode": at.sslmode} if at.sslmode else {})
+    query = {"options": f"-csearch_path={LAKE_SCHEMA} {_NO_TIMEOUTS}", **at.tls}
     url = URL.create(
         "postgresql+psycopg", at.user, at.password or None, at.host, at.port, at.database, query=query
     ).render_as_string(hide_password=False)
@@ -215,19 +221,42 @@ def existing(catalog: Catalog, managed: Managed) -> IcebergTable:
         ) from None
 
 
-def claim(settings: Settings, managed: Managed) -> None:
-    """Take the Iceberg table over from a database that is gone."""
+def claim(settings: Settings, managed: Managed) -> bool:
+    """Take the Iceberg table over from a database that is gone; False: it is that of another installation."""
     with opened(settings) as catalog, suppress(NoSuchTableError):
-        owner.claim(_made_here(catalog, managed), managed)
+        table = catalog.load_table(identifier(managed))
+        if not _is_made_here(table, managed):
+            return False
+        owner.claim(table, managed)
+    return True
+
+
+def word(settings: Settings, managed: Managed) -> str | None:
+    """What the last operation has left in the lake; None: nothing, or there is no table yet."""
+    with opened(settings) as catalog, suppress(NoSuchTableError):
+        return owner.word(table_of(catalog, managed))
+    return None
+
+
+def leave_word(settings: Settings, managed: Managed, word: str) -> bool:
+    """False: there is no table yet."""
+    with opened(settings) as catalog, suppress(NoSuchTableError):
+        owner.leave_word(table_of(catalog, managed), word)
+        return True
+    return False
 
 
 def _made_here(catalog: Catalog, managed: Managed) -> IcebergTable:
     table = catalog.load_table(identifier(managed))
-    maker = table.properties.get(layout.INSTALLATION)
-    # What was archived before that was recorded is ours: the registry names a snapshot of it.
-    if maker != managed.installation and (maker is not None or managed.snapshot_id is None):
+    if not _is_made_here(table, managed):
         raise _not_ours(managed)
     return table
+
+
+def _is_made_here(table: IcebergTable, managed: Managed) -> bool:
+    maker = table.properties.get(layout.INSTALLATION)
+    # What was archived before that was recorded is ours: the registry names a snapshot of it.
+    return maker == managed.installation or (maker is None and managed.snapshot_id is not None)
 
 
 def owned(settings: Settings, managed: Managed) -> bool:
@@ -235,12 +264,21 @@ def owned(settings: Settings, managed: Managed) -> bool:
 
     So does one that was dropped from the catalog: it is read by its files, and cannot be changed.
     """
+    return _found_made_here(settings, managed) is True
+
+
+def anothers(settings: Settings, managed: Managed) -> bool:
+    """Whether it is the Iceberg table of the database that this is a copy of: it is read here, and changed there."""
+    return _found_made_here(settings, managed) is False
+
+
+def _found_made_here(settings: Settings, managed: Managed) -> bool | None:
+    """None: nothing of the table is in the lake, or not in the catalog."""
     if managed.snapshot_id is None:
-        return False
+        return None
     with opened(settings) as catalog, suppress(NoSuchTableError):
-        maker = catalog.load_table(identifier(managed)).properties.get(layout.INSTALLATION)
-        return maker in (None, managed.installation)
-    return False
+        return _is_made_here(catalog.load_table(identifier(managed)), managed)
+    return None
 
 
 def ensure_table(settings: Settings, managed: Managed, operations: set[str]) -> bool:

@@ -14,8 +14,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table import Transaction
+from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.types import IntegerType
+from pyiceberg.types import IcebergType, IntegerType
 
 from frostline.catalog.names import MARKER
 from frostline.catalog.registry import Managed
@@ -52,6 +53,50 @@ def evolve(settings: Settings, managed: Managed) -> dict[int, Field] | None:
             fields = _changed(table, managed, fields, names)
         arrange(table, managed, fields)
         return {number: Field(names[number], id_) for number, id_ in fields.items()}
+
+
+def restore(settings: Settings, managed: Managed, known: Mapping[int, int]) -> None:
+    """Make a catalog that lives elsewhere forget which columns came, went or grew after the moment that was restored.
+
+    `known`: the field ids that the registry knows, by attribute number. A number that was given to a column of the
+    lost future is given to another one now, and a column that was dropped there is the one that old files have.
+    """
+    with opened(settings) as catalog:
+        try:
+            table = table_of(catalog, managed)
+        except NoSuchTableError:
+            return
+        now = _known(table, managed)
+        schema = _schema_of(table, managed, known)
+        ids = {field.field_id for field in schema.fields}
+        kept = {number: id_ for number, id_ in known.items() if id_ in ids}
+        if schema.schema_id == table.schema().schema_id and now.items() <= kept.items():
+            return
+        with table.transaction() as transaction:
+            _unsort(transaction, managed, now, dict.fromkeys(kept, ""))
+            if schema.schema_id != table.schema().schema_id:
+                back = SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id})
+                transaction._apply((back,))
+            with transaction.update_schema() as update:
+                for field in schema.fields:
+                    if field.field_id not in kept.values():
+                        update.delete_column(field.name)
+            transaction.set_properties({FIELDS: json.dumps(kept)})
+
+
+def _schema_of(table: IcebergTable, managed: Managed, known: Mapping[int, int]) -> Schema:
+    """The newest schema that has all columns there are, and none wider than it is."""
+    columns = {
+        known[c.number]: layout.iceberg_type(c.storage.iceberg) for c in managed.table.stored if c.number in known
+    }
+    newest = sorted(table.schemas().values(), key=lambda schema: schema.schema_id, reverse=True)
+    found = [schema for schema in (table.schema(), *newest) if columns.keys() <= _types(schema).keys()]
+    exact = [schema for schema in found if columns.items() <= _types(schema).items()]
+    return next(iter([*exact, *found]), table.schema())
+
+
+def _types(schema: Schema) -> dict[int, IcebergType]:
+    return {field.field_id: field.field_type for field in schema.fields}
 
 
 def wanted_names(managed: Managed, *, marked: bool) -> dict[int, str]:

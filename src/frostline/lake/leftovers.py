@@ -160,7 +160,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str], staged: Calla
         waiting = staged()
         table.refresh()
         kept = {_bare(path) for path in referenced(table) | waiting | known | _forgotten(settings, table, known)}
-        kept.add(_bare(owner.marker(table)))
+        kept |= {_bare(owner.marker(table)), _bare(owner.turn(table))}
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found
@@ -212,10 +212,12 @@ def _operation(snapshot: IcebergSnapshot) -> str:
 
 def _added(table: IcebergTable, snapshot: IcebergSnapshot) -> Iterator[str]:
     yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id:
-            yield manifest.manifest_path
-            yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    # A catalog that was restored knows snapshots whose files were removed since: nobody was to see them.
+    with suppress(FileNotFoundError):
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                yield manifest.manifest_path
+                yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
 
 
 def referenced(table: IcebergTable, *, gone: tuple[type[OSError], ...] = ()) -> set[str]:

@@ -16,6 +16,24 @@ def marker(table: IcebergTable) -> str:
     return f"{table.location().rstrip('/')}/metadata/frostline-owner"
 
 
+def turn(table: IcebergTable) -> str:
+    return f"{table.location().rstrip('/')}/metadata/frostline-turn"
+
+
+def word(table: IcebergTable) -> str | None:
+    """What the last operation has left here; None: none has."""
+    found = table.io.new_input(turn(table))
+    if not found.exists():
+        return None
+    with found.open() as stream:
+        return stream.read().decode()
+
+
+def leave_word(table: IcebergTable, word: str) -> None:
+    with table.io.new_output(turn(table)).create(overwrite=True) as stream:
+        stream.write(word.encode())
+
+
 def claim(table: IcebergTable, managed: Managed) -> None:
     """From now on nobody else changes it."""
     with table.io.new_output(marker(table)).create(overwrite=True) as stream:

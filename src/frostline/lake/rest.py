@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
 import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, OAuthError, RESTError, UnauthorizedError
+from pyiceberg.table import CommitTableResponse, Table
 from requests.adapters import HTTPAdapter
 
 from frostline.config import RestSettings, Settings
@@ -29,6 +31,24 @@ class Bounded(HTTPAdapter):
         return super().send(*args, **{**options, "timeout": options.get("timeout") or self._timeout})
 
 
+class _Complete(Bounded):
+    """PyIceberg leaves out a number that Iceberg calls optional by now, and Nessie takes no column without it."""
+
+    last_column_id = 0  # of the table that is committed to
+
+    def send(self, request: Any, *args: Any, **options: Any) -> requests.Response:
+        body = request.body.decode() if isinstance(request.body, bytes) else request.body or ""
+        if '"add-schema"' in body:
+            said = json.loads(body)
+            for update in said.get("updates", ()):
+                if update.get("action") == "add-schema":
+                    ids = [field["id"] for field in update["schema"]["fields"]]
+                    self.last_column_id = max(self.last_column_id, *ids)
+                    update.setdefault("last-column-id", self.last_column_id)
+            request.prepare_body(json.dumps(said).encode(), None)
+        return super().send(request, *args, **options)
+
+
 class Client(RestCatalog):
     """PyIceberg's, with an end to its patience and without asking for keys of the catalog's making."""
 
@@ -44,8 +64,15 @@ class Client(RestCatalog):
     def _config_headers(self, session: requests.Session) -> None:
         # The first thing done to a session, before a token is asked for over it.
         for scheme in ("http://", "https://"):
-            session.mount(scheme, Bounded(self._timeout))
+            session.mount(scheme, _Complete(self._timeout))
         super()._config_headers(session)
+
+    def commit_table(self, table: Table, *args: Any) -> CommitTableResponse:
+        for adapter in self._session.adapters.values():
+            if isinstance(adapter, _Complete):
+                adapter.last_column_id = table.metadata.last_column_id
+        committed: CommitTableResponse = super().commit_table(table, *args)
+        return committed
 
 
 def client(settings: Settings, files: dict[str, str]) -> Client:

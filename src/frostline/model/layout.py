@@ -156,7 +156,8 @@ def show_sort(table: Table, keys: Sequence[SortKey]) -> str:
 
     def one(key: SortKey) -> str:
         name = names[key.number]
-        quoted = name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
+        plain = re.fullmatch(r"[a-z_][a-z0-9_$]*", name) and name != "default"  # which means another thing
+        quoted = name if plain else '"' + name.replace('"', '""') + '"'
         nulls = "" if key.nulls_first == key.descending else f" nulls {'first' if key.nulls_first else 'last'}"
         return f"{quoted}{' desc' if key.descending else ''}{nulls}"
 

@@ -83,6 +83,19 @@ class Table:
         return tuple(column for column in self.columns if column.generated != "v")
 
 
+def as_sql(*names: str) -> str:
+    """A name as a person pastes it into SQL: quoted where its letters want it."""
+    return ".".join(
+        name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"' for name in names
+    )
+
+
+def fill_call(table: tuple[str, str], column: str) -> str:
+    """What says which value older cold rows have in a column."""
+    quoted = (one.replace("'", "''") for one in (as_sql(*table), column))
+    return "SELECT frostline.fill('{}', '{}', NULL)".format(*quoted)
+
+
 def derived_name(base: str, suffix: str, taken: Iterable[str] = ()) -> str:
     """`base + suffix` cut to an identifier's length, numbered until it is free."""
     taken = set(taken)

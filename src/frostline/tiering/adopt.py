@@ -15,9 +15,9 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import RefusedError
 from frostline.lake import catalog as lake
-from frostline.lake import leftovers
+from frostline.lake import evolve, leftovers, storage
 from frostline.report import Report
-from frostline.tiering import staged
+from frostline.tiering import staged, turns
 from frostline.tiering.locks import lake_writer
 
 
@@ -39,8 +39,11 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
             _check_columns(connection, managed)
         found = []
         for managed in tables:
-            lake.claim(settings, managed)  # whoever works for the other one stops
+            if not lake.claim(settings, managed):  # whoever works for the other one stops
+                continue  # it is the successor of a copy, which only reads this table's lake
             with lake_writer(connection, managed), report.step(f"look at the lake of {managed.table}") as progress:
+                turns.leave_word(connection, settings, managed)
+                evolve.restore(settings, managed, _field_ids(connection, managed))
                 aside = _set_aside(connection, settings, managed)
                 progress.note = f"{aside} commits set aside"
             found.append(SetAside(str(managed.table), aside))
@@ -49,17 +52,21 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
         return found
 
 
-def copy(settings: Settings) -> None:
-    """The other one lives on."""
+def copy(settings: Settings, *, sure: bool = False) -> None:
+    """The other one lives on. `sure`: also where nothing tells this one from it."""
     with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
         registry.require(connection)
         for managed in registry.every(connection):
             _check_columns(connection, managed)
-        if identity.known(connection) == identity.here(connection):
-            raise RefusedError(
-                "this database is the one its lake belongs to, not a copy of it; nothing was changed",
-                hint="run it in the copy; a database made by CREATE DATABASE ... TEMPLATE, a restore or a dump is one",
-            )
+        if not sure and identity.known(connection) == identity.here(connection):
+            tables = registry.every(connection)
+            if all(turns.is_ours(connection, settings, managed) for managed in tables if lake.owned(settings, managed)):
+                raise RefusedError(
+                    "this database is the one its lake belongs to, not a copy of it; nothing was changed",
+                    hint="run it in the copy; a database made by CREATE DATABASE ... TEMPLATE, a restore or a dump is"
+                    " one\na snapshot of the disk, and a base backup that was started as it is, look like the original:"
+                    " if this is one of these, frostline adopt --copy --sure",
+                )
         with connection.transaction():
             identity.rename(connection)
             identity.become(connection)
@@ -80,9 +87,25 @@ def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> 
         (max(map(int, stamps), default=1),),
     )
     lost = leftovers.abandoned(settings, managed, stamps)
+    _begin_anew(connection, managed, [one.id for one in lost if not storage.of(settings).holds_all(one.files)])
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in lost])
     gone = [snapshot for snapshot in lost if snapshot.id in claimed]
     return len(leftovers.expire(settings, managed, gone, staged.paths(connection, managed))) if gone else 0
+
+
+def _field_ids(connection: Connection, managed: Managed) -> dict[int, int]:
+    found = queries.rows(connection, "lake_columns", table=managed.id)
+    return {number: id_ for number, _, id_ in found if id_ is not None}
+
+
+def _begin_anew(connection: Connection, managed: Managed, removed: list[int]) -> None:
+    """Operations that would go on with a snapshot whose files were removed after the moment that was restored."""
+    connection.execute(
+        "UPDATE frostline.operations"
+        " SET captured = NULL, folded = NULL, noted = NULL, snapshot_id = NULL, metadata_location = NULL"
+        " WHERE table_id = %s AND snapshot_id = ANY (%s)",
+        (managed.id, removed),
+    )
 
 
 def _check_columns(connection: Connection, managed: Managed) -> None:

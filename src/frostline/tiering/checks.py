@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import csv
+import io
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import psycopg
 
 from frostline.errors import FrostlineError
+from frostline.model.tables import as_sql
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -41,11 +43,14 @@ def guarded(area: str, name: str, look: Callable[[], Checks]) -> Checks:
 
 def shell_name(schema: str, name: str) -> str:
     """A table as our commands take it, to be pasted into a shell."""
-    parts = (
-        part if re.fullmatch(r"[a-z_][a-z0-9_]*", part) else '"' + part.replace('"', '""') + '"'
-        for part in (schema, name)
-    )
-    return shlex.quote(".".join(parts))
+    return shlex.quote(as_sql(schema, name))
+
+
+def shell_list(names: Iterable[str]) -> str:
+    """Columns as `frostline partition --key` takes them, to be pasted into a shell."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return shlex.quote(text.getvalue())
 
 
 def line(*parts: str | None) -> str:

@@ -11,7 +11,7 @@ from frostline.config import Settings
 from frostline.faults import reached
 from frostline.lake import leftovers
 from frostline.report import Report
-from frostline.tiering import commits, staged
+from frostline.tiering import commits, staged, turns
 from frostline.tiering.archive import capture, default, plan, recover
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings
@@ -77,6 +77,7 @@ def clean(
 
 def in_lake(connection: Connection, settings: Settings, managed: Managed, older_than: float) -> list[Found]:
     """Snapshots and files of operations that never came to their swap."""
+    turns.check(connection, settings, managed)
     reached("clean.snapshots")
     candidates = leftovers.abandoned(settings, managed, commits.ours(connection, managed))
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])

@@ -20,6 +20,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import merging
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range, parse_bound
+from frostline.tiering import turns
 from frostline.tiering.archive import steps
 from frostline.tiering.locks import Wanted, fence, from_settings, with_short_locks
 
@@ -36,6 +37,7 @@ class Operation:
 
 
 def begin(connection: Connection, settings: Settings, managed: Managed, kind: str) -> Operation:
+    turns.take(connection, settings, managed)
     row = connection.execute(
         "INSERT INTO frostline.operations (table_id, kind, leaf, upper) VALUES (%s, %s, %s, %s) RETURNING id",
         (managed.id, kind, str(managed.table), managed.seam.text if managed.seam is not None else "MINVALUE"),

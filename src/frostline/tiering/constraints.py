@@ -30,7 +30,7 @@ def prove(connection: Connection, managed: Managed) -> list[str]:
     new = connection.execute(_UNPROVEN, (managed.id,)).fetchall()
     if not new:
         return []
-    if managed.snapshot_id is not None:
+    if managed.snapshot_id is not None or _changes(connection, managed):
         counts = SQL(", ").join(SQL("count(*) FILTER (WHERE {})").format(SQL(violated)) for _, _, violated in new)
         for partition in queries.rows(connection, "foreign_partitions", table=managed.id):
             found = connection.execute(SQL("SELECT {} FROM {}").format(counts, Identifier(*partition))).fetchone()
@@ -41,6 +41,12 @@ def prove(connection: Connection, managed: Managed) -> list[str]:
     proven = [*(known[0] if known else []), *(identity for identity, _, _ in new)]
     connection.execute(_PROVEN, (proven, managed.id))
     return [name for _, name, _ in new]
+
+
+def _changes(connection: Connection, managed: Managed) -> bool:
+    """Rows older than the oldest partition are cold before anything is in the lake."""
+    query = SQL("SELECT EXISTS (SELECT FROM {})").format(Identifier(*managed.delta))
+    return connection.execute(query).fetchone() == (True,)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def same_grants(connection: Connection, source: int | None, target: tuple[str, s
     """Exactly the grants of one relation for a new one (None: none), whatever the schema's default privileges gave."""
     name = Identifier(*target)
     revoke = [
-        SQL(f"REVOKE ALL ON {{}} FROM {role}").format(name)
+        SQL("REVOKE ALL ON {} FROM {}").format(name, SQL(role))
         for (role,) in queries.rows(connection, "default_grantees", schema=target[0])
     ]
     grants = queries.rows(connection, "grants", oid=source) if source is not None else []
@@ -127,7 +127,7 @@ def grant(name: Identifier, role: str, privilege: str, grantable: bool, column: 
     """One grant as the catalog lists it."""
     only = SQL(" ({})").format(Identifier(column)) if column is not None else SQL("")
     option = " WITH GRANT OPTION" if grantable else ""
-    return SQL(f"GRANT {privilege}{{}} ON {{}} TO {role}{option}").format(only, name)
+    return SQL(f"GRANT {privilege}{{}} ON {{}} TO {{}}{option}").format(only, name, SQL(role))
 
 
 def owned_by(name: Identifier, table: Table) -> Composed:

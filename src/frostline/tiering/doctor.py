@@ -19,7 +19,7 @@ from frostline.delta import collect
 from frostline.errors import FrostlineError
 from frostline.lake import catalog as lake
 from frostline.model.bounds import Range, parse_bound
-from frostline.tiering import clean, constraints, ddl, partitions, writing
+from frostline.tiering import clean, constraints, ddl, partitions, turns, writing
 from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded, line, shell_name
 
 _NEWEST = 18
@@ -314,7 +314,7 @@ def _table(connection: Connection, managed: Managed) -> Checks:
 
 def _in_lake(connection: Connection, settings: Settings, managed: Managed) -> Checks:
     area = str(managed.table)
-    yield from guarded(area, "Iceberg table", lambda: _iceberg(settings, managed))
+    yield from guarded(area, "Iceberg table", lambda: _iceberg(connection, settings, managed))
     yield from guarded(area, "leftovers", lambda: _leftovers(connection, settings, managed))
 
 
@@ -444,15 +444,22 @@ def _deleted(connection: Connection, managed: Managed, range_: Range) -> int:
     return int(row[0])
 
 
-def _iceberg(settings: Settings, managed: Managed) -> Checks:
+def _iceberg(connection: Connection, settings: Settings, managed: Managed) -> Checks:
     """What folding and archiving need; readers do without the catalog, and notice nothing when it is gone there."""
     if managed.snapshot_id is None:
         return
+    if lake.anothers(settings, managed):
+        found = "it is the original's: its rows are read here, and what is changed here stays in Postgres"
+        yield Check(str(managed.table), "Iceberg table", OK, found)
+        return
     lake.load(settings, managed)
+    turns.check(connection, settings, managed)
     yield Check(str(managed.table), "Iceberg table", OK, f"{'.'.join(lake.identifier(managed))} is in the catalog")
 
 
 def _leftovers(connection: Connection, settings: Settings, managed: Managed) -> Checks:
+    if lake.anothers(settings, managed):
+        return
     left = [one for one in clean.look(connection, settings, managed, settings.archive.orphan_age) if not one.kept]
     if left:
         kinds = Counter(one.what for one in left)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 import psycopg
 from psycopg.sql import SQL, Identifier
@@ -17,7 +18,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 from frostline.catalog import registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
-from frostline.config import Settings
+from frostline.config import LEAST_FILE, Settings
 from frostline.errors import ConfigError
 from frostline.model import layout
 from frostline.model.tables import Table
@@ -25,6 +26,7 @@ from frostline.tiering import policy, references, writing
 from frostline.tiering.locks import from_settings, with_short_locks
 
 HOT_FOR = "3 months"
+_MOST_SECONDS = 1e12  # 30,000 years; written down in seconds it is to be an interval again
 DEFAULT = "default"  # the word that gives an option back to its default
 Values = tuple[object, ...]
 ByColumn = Mapping[str, object]  # of frostline.tables
@@ -131,12 +133,19 @@ def _size(_: Connection, __: Table, text: str) -> Values:
     return (int(size),)
 
 
+def _file_size(connection: Connection, table: Table, text: str) -> Values:
+    (size,) = _size(connection, table, text)
+    if int(str(size)) < LEAST_FILE:
+        raise ValueError(text)
+    return (size,)
+
+
 def _seconds(connection: Connection, _: Table, text: str) -> Values:
     try:
         row = connection.execute("SELECT extract(epoch FROM %s::interval)::float8", (text,)).fetchone()
     except psycopg.DataError:
         row = None
-    if row is None or not 0 <= row[0] < float("inf"):
+    if row is None or not 0 <= row[0] <= _MOST_SECONDS:
         raise ValueError(text)
     return (row[0],)
 
@@ -165,7 +174,7 @@ def _as_size(_: Table, values: Values) -> str:
 
 
 def _as_seconds(_: Table, values: Values) -> str:
-    return f"{float(str(values[0])):g} s"
+    return f"{Decimal(str(values[0])):f} s".replace(".0 s", " s")
 
 
 def _as_order(table: Table, values: Values) -> str:
@@ -264,8 +273,8 @@ EVERY = {
         Option(
             "file_size",
             "how much of a partition, as it is in Postgres, makes one data file",
-            _SIZE,
-            _size,
+            "a size from 4kB on, such as 128MB or 1GiB",
+            _file_size,
             _as_size,
             ("file_size",),
             setting="lake.file_size",

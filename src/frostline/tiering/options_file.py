@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +23,8 @@ def written(connection: Connection, settings: Settings, tables: Sequence[Managed
     for managed in tables:
         lines = [f"[{_ROOT}.{_string(name(connection, managed))}]"]
         for one in options.shown(connection, settings, managed):
-            value = one.written if one.written.isdecimal() else _string(one.written)
+            # A number that begins with 0 is none to TOML.
+            value = one.written if re.fullmatch(r"0|[1-9][0-9]*", one.written) else _string(one.written)
             note = "" if one.given else f"  # {one.text}, by {one.option.setting}"
             lines.append(f"{one.option.name} = {value}{note}")
         parts.append("\n".join(lines) + "\n")
@@ -42,7 +44,18 @@ def read(connection: Connection, text: str, origin: str) -> list[tuple[Managed, 
             f"{origin} holds {found}, which is no table's options; nothing was changed",
             hint=f'options stand under [{_ROOT}."SCHEMA.TABLE"], as `frostline export` writes them',
         )
-    return [(registry.get(connection, table), _texts(origin, table, given)) for table, given in tables.items()]
+    wanted: list[tuple[Managed, Mapping[str, str]]] = [
+        (registry.get(connection, table), _texts(origin, table, given)) for table, given in tables.items()
+    ]
+    spelled: dict[int, str] = {}
+    for table, (managed, _) in zip(tables, wanted, strict=True):
+        if managed.id in spelled:  # each by itself may be right, and both together wrong
+            raise ConfigError(
+                f"{origin} names {managed.table} twice, as {spelled[managed.id]} and as {table}; nothing was changed",
+                hint="put its options together",
+            )
+        spelled[managed.id] = table
+    return wanted
 
 
 def name(connection: Connection, managed: Managed) -> str:

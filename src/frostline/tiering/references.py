@@ -14,7 +14,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.errors import RefusedError
-from frostline.model.tables import derived_name
+from frostline.model.tables import as_sql, derived_name
 
 _FUNCTION = SQL("frostline.keep_cold_references")
 _NO_ACTION, _RESTRICT = "a", "r"
@@ -59,16 +59,17 @@ def check_removable(connection: Connection, id_: int) -> None:
     owners = {f"{schema}.{name}": _foreign_owner(connection, schema, name) for schema, name in sorted(guarded)}
     others = {table: owner for table, owner in owners.items() if owner is not None}
     if others:
+        role = as_sql(connection.info.user)
         raise RefusedError(
             f"triggers on {', '.join(others)} are to be dropped, which only their owners may; nothing was changed",
-            hint=f"become a member of {', '.join(sorted(set(others.values())))}, for as long as this takes",
+            hint=f"GRANT {', '.join(sorted(set(others.values())))} TO {role}; take it back when this is done",
             sqlstate="42501",
         )
 
 
 def _foreign_owner(connection: Connection, schema: str, name: str) -> str | None:
     row = connection.execute(
-        "SELECT pg_get_userbyid(c.relowner) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        "SELECT c.relowner::regrole::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = %s AND NOT pg_has_role(c.relowner, 'USAGE')",
         (schema, name),
     ).fetchone()

@@ -11,6 +11,8 @@ from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.names import reserved
 from frostline.model.bounds import KEY_TYPES
+from frostline.model.tables import as_sql
+from frostline.tiering.checks import shell_name
 from frostline.tiering.kept import unkept
 
 # Two equal keys of these families always have equal lake values, so a key can be found in the lake.
@@ -69,12 +71,13 @@ def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
         if kind == "p":
             branch = f"{schema}.{name}"
             yield Objection(
-                f"partition {branch} is partitioned again", f"tier the branch by itself: frostline register {branch}"
+                f"partition {branch} is partitioned again",
+                f"tier the branch by itself: frostline register {shell_name(schema, name)}",
             )
         elif kind != "r":
             yield Objection(f"partition {schema}.{name} is not an ordinary table", "detach it")
         elif persistence == "u":
-            yield Objection(f"partition {schema}.{name} is UNLOGGED", f"ALTER TABLE {schema}.{name} SET LOGGED")
+            yield Objection(f"partition {schema}.{name} is UNLOGGED", f"ALTER TABLE {as_sql(schema, name)} SET LOGGED")
         elif bound == "DEFAULT":
             query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(sql.Identifier(schema, name))
             if connection.execute(query).fetchone() == (True,):
@@ -173,16 +176,17 @@ _OF_THE_ROLE = (
         "row security is forced on partitions ({}) and hides rows from this role",
         "ALTER TABLE ... NO FORCE ROW LEVEL SECURITY, or let a role with BYPASSRLS do this",
     ),
-    ("foreign_owner", "it belongs to {}", "become a member of that role"),
-    ("foreign_leaves", "partitions ({}) belong to others", "become a member of their owners"),
-    ("closed_schema", "no partition can be created in its schema {}", "GRANT CREATE on that schema to this role"),
-    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES on it to this role"),
+    ("foreign_owner", "it belongs to {}", "GRANT {} TO {role}"),
+    ("foreign_leaves", "partitions ({}) belong to others", "GRANT {owners} TO {role}"),
+    ("closed_schema", "no partition can be created in its schema {}", "GRANT CREATE, USAGE ON SCHEMA {} TO {role}"),
+    ("closed_to_owner", "its owner may create nothing in its schema {}", "GRANT CREATE ON SCHEMA {} TO {owner}"),
+    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES ON {} TO {role}"),
 )
 _GUARDS = (
     (
         "unguardable",
         "its foreign keys refer to {}, where this role may not create the trigger that keeps cold rows' referents",
-        "GRANT SELECT, TRIGGER on it to this role, or register with --cold-fk none",
+        "GRANT SELECT, TRIGGER ON {} TO {role}; or register with --cold-fk none",
     ),
     (
         "period_references",
@@ -195,7 +199,15 @@ _GUARDS = (
 def _others(connection: Connection, oid: int, checks: tuple[tuple[str, str, str], ...]) -> Iterator[Objection]:
     for query, reason, remedy in checks:
         if found := names(connection, query, oid):
-            yield Objection(reason.format(found), remedy)
+            yield Objection(reason.format(found), told(connection, oid, remedy, found))
+
+
+def told(connection: Connection, oid: int, remedy: str, found: str) -> str:
+    """A way out; where a statement is it, with what it is about."""
+    if "{" not in remedy:
+        return remedy
+    role, owner, owners = queries.rows(connection, "roles_concerned", oid=oid)[0]
+    return remedy.format(found, role=role, owner=owner, owners=owners)
 
 
 def names(connection: Connection, query: str, oid: int, **parameters: object) -> str:

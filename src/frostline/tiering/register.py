@@ -45,11 +45,11 @@ class Plan:
 
 
 def plan(
-    connection: Connection, text: str, hot_for: str, given: Mapping[str, str] | None = None
+    connection: Connection, text: str, hot_for: str, given: Mapping[str, str] | None = None, *, rehearsed: bool = True
 ) -> Plan | registry.Managed:
     """What registering with these options would do, or the managed table when it is registered already.
 
-    Changes nothing.
+    Changes nothing; rehearsed, not even which number the next table gets.
     """
     registry.require(connection)
     given = {"hot": hot_for, **(given or {})}
@@ -68,14 +68,15 @@ def plan(
             hint="\n".join(f"  -> {o.remedy}" for o in found),
         )
     table = describe.table(connection, oid, schema, name)
-    return _plan(connection, table, hot_for, options.chosen(connection, table, given))
+    id_ = _next_number(connection, "next_table" if rehearsed else "new_table")
+    return _plan(connection, table, hot_for, options.chosen(connection, table, given), id_)
 
 
 def register(
     connection: Connection, text: str, hot_for: str, given: Mapping[str, str] | None = None
 ) -> Plan | registry.Managed:
     """Register a table; a second time it changes nothing."""
-    found = plan(connection, text, hot_for, given)
+    found = plan(connection, text, hot_for, given, rehearsed=False)
     if isinstance(found, registry.Managed):
         return found
     identity.check(connection)
@@ -100,15 +101,19 @@ def ensure_bound_checks(connection: Connection, table: Table, leaf: Leaf, *, upp
         with_short_locks(connection, lambda: connection.execute(validate), f"validating the CHECK of {leaf}")
 
 
-def _plan(connection: Connection, table: Table, hot_for: str, values: options.ByColumn) -> Plan:
+def _next_number(connection: Connection, query: str) -> int:
+    row = queries.row(connection, query)
+    assert row is not None
+    return int(row[0])
+
+
+def _plan(connection: Connection, table: Table, hot_for: str, values: options.ByColumn, id_: int) -> Plan:
     taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=table.schema)}
     first = next(leaf.range for leaf in table.leaves if leaf.range is not None)
-    row = connection.execute("SELECT nextval(pg_get_serial_sequence('frostline.tables', 'id'))").fetchone()
-    assert row is not None
     hot = derived_name(table.name, "_hot", taken)
     before = derived_name(table.name, "_before", taken | {hot}) if first.lower is not None else None
     cold_fk = str(values["cold_fk"])
-    made = Plan(table, hot_for, values, hot, before, _lake_name(connection, table, row[0]), first.lower, row[0])
+    made = Plan(table, hot_for, values, hot, before, _lake_name(connection, table, id_), first.lower, id_)
     for leaf in table.leaves:
         if leaf.range is not None and (checks := ddl.bound_checks(table, leaf.range, upper=True)):
             made.checks.append(ddl.add_checks(leaf, checks))
@@ -227,13 +232,20 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
             ]
         ),
     )
+    # Whoever runs what was printed has not taken the number.
+    taken = SQL(
+        "SELECT nextval(s.q) FROM (SELECT pg_get_serial_sequence('frostline.tables', 'id')::regclass AS q) s"
+        " WHERE coalesce(pg_sequence_last_value(s.q), 0) < {}"
+    ).format(Literal(plan.id))
     names = lake_names({column.number: column.name for column in table.stored})
     columns = SQL(
-        "INSERT INTO frostline.columns (table_id, attnum, lake_name, delta_name, base, typmod, sense) VALUES {}"
+        "INSERT INTO frostline.columns (table_id, attnum, lake_name, delta_name, base, typmod, sense, expression)"
+        " VALUES {}"
     ).format(
         SQL(", ").join(
-            SQL("({}, frostline.sense({}))").format(
-                SQL(", ").join(map(Literal, (plan.id, c.number, names[c.number], c.name, *c.base))), Literal(c.base[0])
+            SQL("({}, frostline.sense({}), frostline.expression({}, {}::smallint))").format(
+                SQL(", ").join(map(Literal, (plan.id, c.number, names[c.number], c.name, *c.base))),
+                *map(Literal, (c.base[0], table.oid, c.number)),
             )
             for c in table.stored
         )
@@ -243,11 +255,11 @@ def _record(connection: Connection, plan: Plan) -> list[Composed]:
         " proven = ARRAY(SELECT c.identity FROM frostline.constraints(id) c) WHERE id = {}"
     ).format(Literal(plan.id))
     if plan.before is None:
-        return [tables, columns, followed]
+        return [taken, tables, columns, followed]
     periods = SQL("INSERT INTO frostline.periods (table_id, upper, foreign_table) VALUES ({}, {}, {})").format(
         Literal(plan.id), Literal(seam), named(table.schema, plan.before)
     )
-    return [tables, columns, followed, periods]
+    return [taken, tables, columns, followed, periods]
 
 
 def _shape(connection: Connection, table: Table) -> dict[str, object]:

@@ -24,7 +24,7 @@ from frostline.lake import catalog as lake
 from frostline.lake import files, inspect, leftovers, storage
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl, partitions, references, retention, staged
+from frostline.tiering import ddl, partitions, references, retention, staged, turns
 from frostline.tiering.archive import default
 from frostline.tiering.locks import Wanted, fence, from_settings, lock, only_writer, referents, with_short_locks
 from frostline.tiering.register import ensure_bound_checks
@@ -112,6 +112,7 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
 
     if managed.snapshot_id is not None:
         lake.load(settings, managed)  # it may have been taken over since
+        turns.check(connection, settings, managed)
     with report.step(f"drop the Iceberg table of {managed.table}"):
         locks = replace(from_settings(settings), fence=managed.id)
         with_short_locks(connection, work, f"forgetting the lake of {managed.table}", locks)

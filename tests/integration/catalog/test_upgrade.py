@@ -113,6 +113,9 @@ def _renewed_under_writers(world: World) -> None:
     assert world.run("SELECT DISTINCT extra FROM events WHERE id BETWEEN 10 AND 13") == [(7,)]
 
 
+REFUSED = psycopg.errors.ObjectNotInPrerequisiteState  # by the older gateway, whose changes no trigger asks for
+
+
 def _beside_an_older_gateway(world: World) -> None:
     """One that runs on when the registry is brought up to date: it reads, and what it cannot store is refused."""
     before = world.run(ROWS)
@@ -125,7 +128,7 @@ def _beside_an_older_gateway(world: World) -> None:
             "INSERT INTO events (id, ts, customer, amount)"
             " SELECT i, '2024-01-04Z', 1, 5 FROM generate_series(1000, 1100) i",
         ):
-            with pytest.raises(psycopg.errors.FeatureNotSupported, match="through a gateway of an older version"):
+            with pytest.raises(REFUSED, match="were not stored: the transaction cannot be committed"):
                 world.run(change)
         world.run("UPDATE events SET note = 'newer' WHERE id = 299")
         changed = _through_either(world)
@@ -142,7 +145,7 @@ def _through_either(world: World) -> set[int]:
             assert client.execute(ROWS).fetchall() == rows
             try:
                 client.execute(f"UPDATE events SET note = 'newer' WHERE id = {number}")
-            except psycopg.errors.FeatureNotSupported:
+            except REFUSED:
                 refused += 1
             else:
                 changed.add(number)

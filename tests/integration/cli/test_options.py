@@ -145,7 +145,9 @@ def test_what_is_wrong_is_named_with_what_is_right(call: Call) -> None:
         (ODD, ["coalesce=year after 2 years"], ["not allowed", "1000000 after 5000000"]),
         ("public.events", ["coalesce=week after 1 year"], ["not allowed", "month, quarter, year"]),
         ("public.events", ["fold_age=-1"], ["not allowed"]),
+        ("public.events", ["fold_age=99999 years"], ["not allowed"]),
         ("public.events", ["file_size=0"], ["not allowed", "128MB"]),
+        ("public.events", ["file_size=3999"], ["not allowed", "from 4kB on"]),
         ("public.events", ["retention=1 month"], ["is not longer than hot"]),
         ("public.events", ["retention=4 months", "hot=5 months"], ["is not longer than hot"]),
         ("public.events", ["lake_partition=year"], ["not allowed", "partitions of the table are shorter (month)"]),
@@ -195,6 +197,39 @@ def test_what_is_exported_is_imported_as_a_whole_or_not_at_all(call: Call, tmp_p
         file.write_text(change)
         assert words in call("import", str(file), ok=False).stderr
         assert call("export").stdout == exported
+
+
+def test_whatever_is_set_can_be_exported_and_imported(call: Call, database: str, tmp_path: Path) -> None:
+    """Long times, numbers as Postgres takes them, a column that is called like a word of ours."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute('ALTER TABLE public.events ADD "default" int')
+    call("set", "public.events", "backup_window=30 days", "fold_age=1000001.5")
+    call("set", "public.events", 'sort_order="default"', "hot=090 days")
+    call("set", ODD, "hot=0100")
+    assert values(call)["backup_window"] == "2592000 s"
+    file, before = tmp_path / "options.toml", (values(call), values(call, ODD))
+    file.write_text(call("export").stdout)
+    assert "nothing was changed" in call("import", str(file)).stderr
+    call("set", "public.events", "backup_window=default", "fold_age=default", "sort_order=default", "hot=1 day")
+    call("set", ODD, "hot=1")
+    call("import", str(file))
+    assert (values(call), values(call, ODD)) == before
+
+
+def test_a_file_may_not_name_a_table_twice(call: Call, tmp_path: Path) -> None:
+    """Each time by itself its options would do, and together they would not."""
+    file = tmp_path / "options.toml"
+    file.write_text('[tables."public.events"]\nhot = "2 years"\n[tables.events]\nretention = "1 year"\n')
+    told = call("import", str(file), ok=False).stderr
+    assert "names public.events twice, as public.events and as events; nothing was changed" in " ".join(told.split())
+    assert values(call) == DEFAULTS
+
+
+def test_a_file_that_is_no_text_is_told_so(call: Call, tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_bytes(b'[tables."public.events"]\nhot = "\xff"\n')
+    told = call("import", str(file), ok=False).stderr
+    assert "options.toml cannot be read: 'utf-8' codec can't decode byte 0xff" in " ".join(told.split())
 
 
 def test_cold_fk_takes_its_triggers_away_and_brings_them_back(call: Call, database: str) -> None:

@@ -95,3 +95,24 @@ def test_refused_sessions_are_errors_too(world: World, gateway: Gateway, port: i
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(**address, password="wrong")
     assert read(port)['errors_total{sqlstate="28P01"}'] == 1
+
+
+def test_columns_that_are_aggregated_again_are_kept(world: World, port: int) -> None:
+    def cache(what: str) -> float:
+        return read(port)[f'cache{{cache="columns",what="{what}"}}']
+
+    with world.connect() as connection:
+
+        def counted(after: int) -> tuple[Any, ...]:
+            query = f"SELECT count(*), sum(id), max(ts) FROM {period} WHERE id > {after}"
+            row: tuple[Any, ...] = connection.execute(query).fetchall()[0]
+            return row
+
+        (period,) = connection.execute("SELECT tableoid::regclass::text FROM events WHERE id = 5").fetchone() or ("",)
+        found = [counted(5)]
+        assert cache("entries") == 0
+        found += [counted(after) for after in (5, 6, 7)]
+        assert (cache("misses"), cache("hits"), cache("entries")) == (1, 2, 1)
+        assert cache("bytes") >= 16 * found[0][0]
+        assert found[0] == found[1]
+        assert found[0][0] == found[2][0] + 1 == found[3][0] + 2

@@ -8,7 +8,7 @@ import pytest
 
 from fix_faults import at
 from fix_tiering import World
-from frostline.errors import OperationError
+from frostline.errors import OperationError, RefusedError
 from frostline.report import Silent
 from frostline.tiering import cycle
 from frostline.tiering.archive.run import Warm
@@ -45,6 +45,43 @@ def test_a_constraint_is_added_when_the_leaf_is_made(events: World, tmp_path: Pa
         come_back(events)
     come_back(events)
     assert events.run("SELECT id, a, b FROM events ORDER BY id") == [(1, "of a", "of b"), (2, "of a", "of b")]
+
+
+def test_a_constraint_is_validated_when_the_leaf_is_made(events: World, tmp_path: Path) -> None:
+    events.run("ALTER TABLE events ADD CONSTRAINT few CHECK (id < 10) NOT VALID")
+
+    def alter(reached: str) -> None:
+        if reached == "attach.begin":
+            events.run("ALTER TABLE events VALIDATE CONSTRAINT few")
+
+    with at(tmp_path, alter), pytest.raises(OperationError, match="was altered, or many rows were added, meanwhile"):
+        come_back(events)
+    come_back(events)
+    assert events.run("SELECT id, a, b FROM events ORDER BY id") == [(1, "of a", "of b"), (2, "of a", "of b")]
+
+
+def test_a_generated_column_is_computed_otherwise_when_the_leaf_is_made(world: World, tmp_path: Path) -> None:
+    world.run(
+        "CREATE TABLE events (id int, ts date, a int GENERATED ALWAYS AS (id * 2) STORED, PRIMARY KEY (id, ts))"
+        " PARTITION BY RANGE (ts);"
+        "CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');"
+        "CREATE TABLE events_now PARTITION OF events FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);"
+        "INSERT INTO events VALUES (1, '2020-01-05'), (2, '2020-03-01')"
+    )
+    world.register("events", "1 month")
+    world.archive("events")
+
+    def alter(reached: str) -> None:
+        if reached == "attach.begin":
+            world.run("ALTER TABLE events ALTER a SET EXPRESSION AS (id * 3)")
+
+    with at(tmp_path, alter), pytest.raises(OperationError, match="was altered, or many rows were added, meanwhile"):
+        come_back(world)
+    with pytest.raises(RefusedError, match="its expression was changed"):
+        come_back(world)
+    world.run("ALTER TABLE events ALTER a SET EXPRESSION AS (id * 2)")
+    come_back(world)
+    assert world.run("SELECT id, a FROM events ORDER BY id") == [(1, 2), (2, 4)]
 
 
 @pytest.mark.parametrize("point", ["load.committed", "compare.begin", "attach.begin"])

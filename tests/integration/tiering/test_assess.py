@@ -166,6 +166,23 @@ def test_a_role_that_may_read_one_table_is_told_which_it_may_not(server: str, re
     assert logs.cold is None
 
 
+def test_the_command_prints_the_grant_that_is_missing(
+    database: str, frostline: Run, request: pytest.FixtureRequest
+) -> None:
+    role = f"Reader {uuid.uuid4().hex[:8]}"
+    execute(database, f'CREATE ROLE "{role}" LOGIN PASSWORD \'reader\'; CREATE SCHEMA "S.x"')
+    request.addfinalizer(lambda: execute(database, f'DROP OWNED BY "{role}"; DROP ROLE "{role}"'))
+    execute(database, 'CREATE TABLE "S.x".t (id int, at date NOT NULL, PRIMARY KEY (id))')
+    command = ("assess", "--dsn", make_conninfo(database, user=role, password="reader"), '"S.x".t')
+    told = frostline(*command).stdout
+    assert told.count(f'TO "{role}"') == 2, told
+    execute(database, told.partition("not readable by this role: ")[2])
+    told = frostline(*command).stdout
+    assert "not readable" not in told
+    assert "next       frostline partition '\"S.x\".t' --by at --period month --key id,at" in told
+    assert "  locks      partition SHARE ROW EXCLUSIVE" in told.replace("  SHARE ROW", " SHARE ROW")
+
+
 def test_what_it_says_to_run_can_be_pasted_whatever_the_names(server: str, request: pytest.FixtureRequest) -> None:
     role = f"Odd {uuid.uuid4().hex[:6]}"
     execute(

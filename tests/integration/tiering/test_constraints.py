@@ -14,6 +14,7 @@ from frostline.tiering.checks import Check
 from frostline.tiering.cycle import Outcome, Round
 from frostline.tiering.doctor import examine
 from frostline.tiering.unregister import unregister
+from frostline.tiering.untier.run import untier
 
 TABLE = """
 CREATE TABLE events (id int, ts timestamptz, amount int, note text, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
@@ -69,6 +70,59 @@ def test_it_is_noticed_and_can_be_corrected(any_world: World, alter: str, drop: 
     assert synced(world) == []
 
 
+def test_rows_older_than_the_oldest_partition_are_looked_at_before_any_is_in_the_lake(world: World) -> None:
+    world.run(TABLE)
+    world.register("public.events")
+    world.run("INSERT INTO events VALUES (200, '2023-05-05Z', 5000)")
+    world.run("ALTER TABLE events ADD CONSTRAINT small CHECK (amount < 3000)")
+    error = synced(world)[-1].error
+    assert error is not None
+    assert "1 old rows of public.events do not satisfy small" in error.message
+
+
+NOT_VALID = {
+    "CHECK (amount < 1000)": "small",
+    "NOT NULL note": "note_not_null",
+}
+
+
+@pytest.mark.parametrize("definition", NOT_VALID)
+def test_what_is_not_valid_needs_no_proof_and_lets_rows_come_back(world: World, definition: str) -> None:
+    name = NOT_VALID[definition]
+    world.run(TABLE)
+    world.register("public.events")
+    world.archive("public.events")
+    before = world.run("SELECT * FROM events ORDER BY id")
+    world.run(f"ALTER TABLE events ADD CONSTRAINT {name} {definition} NOT VALID")
+    assert {outcome.state for outcome in synced(world)} <= {"followed"}
+    with Warm(world.spark_here) as warm:
+        untier(world.settings, "public.events", "2024-01-15", Silent(), warm)
+    assert world.run("SELECT * FROM events ORDER BY id") == before
+    # It holds for what is written from now on, and can be made valid.
+    with pytest.raises(psycopg.errors.IntegrityError):
+        world.run("INSERT INTO events VALUES (300, '2024-01-05Z', 5000, NULL)")
+    with pytest.raises(psycopg.errors.IntegrityError):
+        world.run(f"ALTER TABLE events VALIDATE CONSTRAINT {name}")
+    world.run("UPDATE events SET amount = 1, note = ''")
+    world.run(f"ALTER TABLE events VALIDATE CONSTRAINT {name}")
+
+
+def test_rows_that_break_a_constraint_stay_in_the_lake_with_the_way_out(world: World) -> None:
+    world.run(TABLE)
+    world.register("public.events")
+    world.archive("public.events")
+    world.run("ALTER TABLE events ADD CONSTRAINT small CHECK (amount < 1000 OR id > 50)")
+    with Warm(world.spark_here) as warm, pytest.raises(RefusedError, match="rows of it do not satisfy small") as error:
+        untier(world.settings, "public.events", "2024-01-15", Silent(), warm)
+    assert "correct them" in str(error.value.hint)
+    client = world.connect()
+    client.execute("SET constraint_exclusion = off")
+    client.execute("UPDATE events SET amount = 7 WHERE (amount < 1000 OR id > 50) IS FALSE")
+    with Warm(world.spark_here) as warm:
+        untier(world.settings, "public.events", "2024-01-15", Silent(), warm)
+    assert world.run("SELECT count(*), sum(amount) FROM events WHERE id < 50") == [(20, 4500 + 11 * 7)]
+
+
 def test_what_holds_among_hot_rows_only_is_told(world: World) -> None:
     """Postgres lets an EXCLUDE be added to a table with foreign partitions, and asks none of them."""
     world.run(TABLE.replace("2100-01-01Z", "2024-03-01Z").rpartition("INSERT")[0])
@@ -114,3 +168,18 @@ def hot_only(world: World) -> list[Check]:
 
 def left(world: World) -> None:
     unregister(world.settings, "public.events", Silent(), keep_lake=False)
+
+
+def test_a_column_that_came_when_nothing_was_hot_may_have_had_a_default(world: World) -> None:
+    """Postgres keeps the value with the rows of partitions, and with nothing else once the default is dropped."""
+    world.run(TABLE)
+    world.register("public.events", "3 months")
+    world.archive("public.events")
+    world.run("ALTER TABLE events_hot DETACH PARTITION events_2; DROP TABLE events_2")
+    synced(world)
+    assert world.run("SELECT heaps FROM frostline.tables") == [({},)]
+    world.run("ALTER TABLE events ADD COLUMN w int DEFAULT 5; ALTER TABLE events ALTER COLUMN w DROP DEFAULT")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="no hot partition has kept the value"):
+        world.run("SELECT w FROM events WHERE id = 1")
+    world.run("SELECT frostline.fill('events', 'w', '5')")
+    assert world.run("SELECT DISTINCT w FROM events") == [(5,)]

@@ -102,3 +102,21 @@ def test_a_table_may_be_called_like_what_stands_beside_the_delta(world: World) -
         world.run(f"UPDATE {table} SET v = -1 WHERE id = 2; DELETE FROM {table} WHERE id = 3")
         assert world.archive(table) == []
         assert world.run(f"SELECT id, v FROM {table} ORDER BY id") == [(1, 1), (2, -1), (4, 4), (5, 5)]
+
+
+def test_the_way_out_of_a_column_without_a_value_can_be_pasted(world: World) -> None:
+    table, column = '"S \'x"."T y"', '"U \'u"'
+    world.run(
+        f"""CREATE SCHEMA "S 'x"; CREATE TABLE {table} (id int, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+        CREATE TABLE "S 'x".t1 PARTITION OF {table} FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+        CREATE TABLE "S 'x".t2 PARTITION OF {table} FOR VALUES FROM ('2020-02-01') TO (MAXVALUE);
+        INSERT INTO {table} SELECT i, date '2020-01-01' + i FROM generate_series(0, 49) i"""
+    )
+    world.register(table)
+    world.archive(table)
+    world.run(f"ALTER TABLE {table} ADD COLUMN {column} uuid DEFAULT gen_random_uuid()")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="its default is volatile") as error:
+        world.run(f"SELECT {column} FROM {table} WHERE id = 4")
+    hint = error.value.diag.message_hint or ""
+    world.run(hint.partition(", or another value")[0])
+    assert world.run(f"SELECT {column} FROM {table} WHERE id = 4") == [(None,)]

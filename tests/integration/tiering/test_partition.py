@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import shlex
 import signal
 import socket
 import subprocess
@@ -144,8 +145,8 @@ def test_everything_a_table_has_is_there_afterwards(server: str) -> None:
         assert after[part] == before[part], part
     assert after["primary_key"][0] == before["primary_key"][0] == "orders_pkey"
     assert after["primary_key"][3] == "which"
-    assert [(name, unique, comment) for name, unique, _, comment, _ in after["indexes"]] == [
-        (name, unique, comment) for name, unique, _, comment, _ in before["indexes"]
+    assert [(name, unique, comment) for name, unique, _, comment, *_ in after["indexes"]] == [
+        (name, unique, comment) for name, unique, _, comment, *_ in before["indexes"]
     ]
     assert [(kind, column, name) for kind, column, _, name, _ in after["sequences"]] == [
         ("i", "id", "orders_id_seq"),
@@ -424,6 +425,11 @@ def test_abandoned_it_is_as_it_was(server: str, monkeypatch: pytest.MonkeyPatch)
     while_it_copies(monkeypatch, "partition.batch", die)
     with pytest.raises(RuntimeError, match="enough"):
         partition(server, "public.events", BY_TS)
+    older = "shape = jsonb_set(shape, '{primary_key}', (shape -> 'primary_key') - -1)"
+    execute(server, f"UPDATE frostline.partitionings SET {older} RETURNING 1")
+    with pytest.raises(OperationError, match="by another version") as error:
+        partition(server, "public.events", BY_TS)
+    assert "frostline partition public.events --abandon" in (error.value.hint or "")
     with connect(server) as connection:
         run.abandon(connection, "public.events", Wanted())
         with pytest.raises(RefusedError, match=r"no partitioning of public\.events is under way"):
@@ -622,6 +628,56 @@ def test_a_key_may_have_any_name(installed: str, monkeypatch: pytest.MonkeyPatch
     assert nothing_left(installed)
 
 
+def test_long_names_that_begin_alike_stay_apart(server: str) -> None:
+    """Beside them the table as it was is kept, with its keys, indexes and sequences, under names that are cut."""
+    name = "x" * 58
+    execute(
+        server,
+        f'CREATE TABLE public."{name}" (id serial, ts date, v int, PRIMARY KEY (id, ts));'
+        f'CREATE INDEX "{name}1" ON public."{name}" (v); CREATE INDEX "{name}2" ON public."{name}" (ts);'
+        f'ALTER TABLE public."{name}" ADD n int GENERATED ALWAYS AS IDENTITY;'
+        f"""INSERT INTO public."{name}" (ts, v) SELECT '2024-03-15', i FROM generate_series(1, 9) i""",
+    )
+    done = partition(server, f'public."{name}"', Choice("ts", "year"))
+    indexes = "SELECT count(*) FROM pg_indexes WHERE tablename = '{}'"
+    assert execute(server, indexes.format(name)) == execute(server, indexes.format(done.plan.kept)) == [(3,)]
+    assert execute(server, f'INSERT INTO public."{name}" (ts) VALUES (now()) RETURNING id, n') == [(10, 10)]
+
+
+def test_keys_are_constraints_afterwards_and_hold_what_they_held(server: str) -> None:
+    execute(
+        server,
+        "CREATE TABLE public.t (id int, ts date, v int, w int, PRIMARY KEY (id) INCLUDE (w, ts),"
+        " CONSTRAINT once UNIQUE (v, ts) INCLUDE (w) WITH (fillfactor = 70));"
+        "COMMENT ON CONSTRAINT once ON public.t IS 'only once';"
+        "INSERT INTO public.t SELECT i, '2024-03-15', i, 0 FROM generate_series(1, 9) i",
+    )
+    execute(server, "ALTER TABLE public.t ALTER ts SET NOT NULL")
+    definition = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'public.t'::regclass"
+    definition += " AND contype IN ('p', 'u') ORDER BY 1"
+    once = ("once", "UNIQUE (v, ts) INCLUDE (w)")
+    assert execute(server, definition) == [once, ("t_pkey", "PRIMARY KEY (id) INCLUDE (w, ts)")]
+    partition(server, "public.t", Choice("ts", "year", key=("id", "ts")))
+    assert execute(server, definition) == [once, ("t_pkey", "PRIMARY KEY (id, ts) INCLUDE (w)")]
+    again = (
+        "INSERT INTO public.t VALUES (10, '2024-03-15', 3, 0) ON CONFLICT ON CONSTRAINT once DO NOTHING RETURNING id"
+    )
+    assert execute(server, again) == []
+    comment = "SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'once'"
+    assert execute(server, comment + " AND conparentid = 0") == [("only once",)]
+    assert execute(server, "SELECT reloptions FROM pg_class WHERE relname = 'once'") == [(["fillfactor=70"],)]
+
+
+def test_a_key_without_overlaps_is_no_ordinary_one(installed: str) -> None:
+    execute(
+        installed,
+        "CREATE EXTENSION btree_gist;"
+        "CREATE TABLE public.t (id int, ts date NOT NULL, span daterange, PRIMARY KEY (id, span WITHOUT OVERLAPS))",
+    )
+    with pytest.raises(RefusedError, match=r"exclusion constraints \(t_pkey\) cannot be kept across partitions"):
+        partition(installed, "public.t", Choice("ts", key=("id", "span", "ts")))
+
+
 def test_the_command_asks_for_consent_to_a_new_key(installed: str, frostline: Run) -> None:
     execute(installed, EVENTS)
     base = ("--dsn", installed, "partition", "public.events")
@@ -633,6 +689,59 @@ def test_the_command_asks_for_consent_to_a_new_key(installed: str, frostline: Ru
     assert "CREATE TABLE" in dry.stdout
     assert "the primary key is (id, ts)" in dry.stdout
     assert nothing_left(installed)
+
+
+def test_under_any_name_and_told_how_to_go_on_so_that_it_can_be_pasted(
+    installed: str, monkeypatch: pytest.MonkeyPatch, frostline: Run, request: pytest.FixtureRequest
+) -> None:
+    role = f'"we{{ird}} %s {uuid.uuid4().hex[:6]}"'
+    table = '"S.%s{0}"."T ""{x}%d"'
+    execute(
+        installed,
+        f"""CREATE ROLE {role}; CREATE SCHEMA "S.%s{{0}}"; GRANT ALL ON SCHEMA "S.%s{{0}}" TO {role};
+        CREATE TABLE {table} ("I,d" int PRIMARY KEY, "T ""s" date NOT NULL, v serial,
+                              n int GENERATED ALWAYS AS IDENTITY);
+        INSERT INTO {table} SELECT i, '2024-03-15' FROM generate_series(1, 9) i;
+        GRANT SELECT, UPDATE (v) ON {table} TO {role};
+        CREATE POLICY "p{{}}" ON {table} TO {role} USING (v > 0);
+        CREATE VIEW "S.%s{{0}}"."v{{}}" AS SELECT v FROM {table}; ALTER VIEW "S.%s{{0}}"."v{{}}" OWNER TO {role};
+        GRANT USAGE ON SEQUENCE "S.%s{{0}}"."T ""{{x}}%d_n_seq" TO {role}""",
+    )
+    request.addfinalizer(lambda: execute(installed, f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}"))
+    begin = ["partition", table, "--by", 'T "s', "--period", "year"]
+    told = frostline("--dsn", installed, *begin)
+    failed_clearly(told, "cannot be partitioned as it is")
+    key = shlex.split(told.stderr.rpartition("--key ")[2])[0]
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    while_it_copies(monkeypatch, "partition.batch", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        partition(installed, table, Choice('T "s', "year", ("I,d", 'T "s')))
+    told = frostline("--dsn", installed, *begin)
+    failed_clearly(told, "is being partitioned otherwise")
+    command_ = told.stderr.partition("hint:")[2].partition(" goes on with that")[0]
+    assert frostline("--dsn", installed, *shlex.split(command_)[1:], "--abandon").returncode == 0
+    assert frostline("--dsn", installed, *begin, "--key", key).returncode == 0
+    assert execute(installed, f"SELECT count(*) FROM {table}") == [(9,)]
+    grants = "SELECT count(*) FROM pg_class c, aclexplode(relacl) a WHERE c.oid = {}::regclass AND grantee <> relowner"
+    assert execute(installed, grants.replace("{}", f"'{table}'")) == [(1,)]
+
+
+def test_what_is_said_next_can_be_pasted(world: World, frostline: Run) -> None:
+    world.run(
+        'CREATE SCHEMA "S.x";'
+        'CREATE TABLE "S.x"."E\'v" (id int, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);'
+        """CREATE TABLE "S.x".e1 PARTITION OF "S.x"."E'v" FOR VALUES FROM ('2020-01-01') TO ('2020-02-01')"""
+    )
+    told = frostline("--dsn", world.dsn, "list", '"S.x"."E\'v"')
+    hint = shlex.split(told.stderr.partition("register it first: ")[2])
+    told = frostline("--dsn", world.dsn, *hint[1:])
+    assert told.returncode == 0
+    assert shlex.split(told.stderr.rpartition("Next: ")[2]) == ["frostline", "archive", '"S.x"."E\'v"']
+    told = frostline("--dsn", world.dsn, "uninstall")
+    assert shlex.split(told.stderr.partition("first: ")[2]) == ["frostline", "unregister", '"S.x"."E\'v"']
 
 
 def test_a_plain_table_comes_into_the_lake(world: World) -> None:

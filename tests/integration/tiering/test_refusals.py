@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fix_cluster import wait_until
-from frostline.catalog import registry
+from fix_commands import Run, failed_clearly
+from frostline.catalog import describe, registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.install import install
 from frostline.errors import ConfigError, RefusedError
-from frostline.tiering import cautions, premake, register
+from frostline.tiering import cautions, premake, refusals, register
 
 KEY = "PRIMARY KEY (id, ts)"
 PARTITION = "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');"
@@ -441,9 +445,52 @@ def test_what_belongs_to_others_is_named_with_the_grant_that_is_missing(connecti
         "may not create the trigger that keeps cold rows' referents",
     ):
         assert error.match(words)
+    told = error.value.hint
     with pytest.raises(RefusedError) as error:
         register.plan(connection, "public.t", "3 months", {"cold_fk": "none"})
     assert "trigger that keeps" not in str(error.value)
+    statements = [line.removeprefix("  -> ").partition(";")[0] for line in (told or "").splitlines()]
+    run(connection, "RESET ROLE; ALTER TABLE public.t_1 NO FORCE ROW LEVEL SECURITY")
+    run(connection, "; ".join(one for one in statements if one.startswith("GRANT ")))
+    connection.execute("SET LOCAL ROLE stranger")
+    oid, *_ = describe.resolve(connection, "public.t")
+    assert refusals.refusals(connection, oid, "p", cold_fk="check") == []
+
+
+def execute(dsn: str, text: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(text)
+
+
+def test_an_owner_who_may_create_nothing_in_the_schema_is_told_with_the_grant(database: str, frostline: Run) -> None:
+    """What is made there is to be his, and only a superuser may give it to him all the same."""
+    keeper, owner = (f"{word} {uuid.uuid4().hex[:6]}" for word in ("Keeper", "Owner"))
+    execute(
+        database,
+        f"""CREATE ROLE "{keeper}" LOGIN PASSWORD 'pw'; CREATE ROLE "{owner}"; GRANT "{owner}" TO "{keeper}";
+        CREATE EXTENSION postgres_fdw; GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO "{keeper}";
+        GRANT ALL ON DATABASE {conninfo_to_dict(database)["dbname"]} TO "{keeper}";
+        CREATE SCHEMA "Odd.one"; GRANT CREATE, USAGE ON SCHEMA "Odd.one" TO "{keeper}";
+        CREATE TABLE "Odd.one".t (id int, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts);
+        CREATE TABLE "Odd.one".t_1 PARTITION OF "Odd.one".t FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
+        CREATE TABLE "Odd.one".p (id int, ts date, PRIMARY KEY (id, ts));
+        ALTER TABLE "Odd.one".t OWNER TO "{owner}"; ALTER TABLE "Odd.one".t_1 OWNER TO "{owner}";
+        ALTER TABLE "Odd.one".p OWNER TO "{owner}";""",
+    )
+    base = ("--dsn", make_conninfo(database, user=keeper, password="pw"))
+    assert frostline(*base, "init").returncode == 0
+    commands = (("register", '"Odd.one".t'), ("partition", '"Odd.one".p', "--by", "ts"))
+    try:
+        for command in commands:
+            told = frostline(*base, *command)
+            failed_clearly(told, "as it is")
+            assert 'its owner may create nothing in its schema "Odd.one"' in told.stderr
+            (statement,) = re.findall(r"-> (GRANT .*)", told.stderr)
+        execute(database, statement)
+        for command in commands:
+            assert frostline(*base, *command).returncode == 0
+    finally:
+        execute(database, f'DROP OWNED BY "{keeper}", "{owner}" CASCADE; DROP ROLE "{keeper}", "{owner}"')
 
 
 def test_a_table_of_somebody_else(connection: Connection) -> None:

@@ -92,9 +92,19 @@ def test_a_dry_run_changes_nothing_and_its_sql_is_what_runs(world: World) -> Non
         plan = register.plan(connection, "public.events", "3 months")
         assert isinstance(plan, register.Plan)
         sql = plan.sql(connection)
+        again = register.plan(connection, "public.events", "3 months")
+        assert isinstance(again, register.Plan)
+        assert (again.id, again.lake) == (plan.id, plan.lake)
     assert world.run(shape) == before
     assert world.run("SELECT count(*) FROM frostline.tables") == [(0,)]
     world.connect().execute(sql)
+    assert world.run("SELECT id, lake_table FROM frostline.tables") == [(plan.id, plan.lake[1])]
+    world.run("CREATE TABLE public.other (LIKE public.events, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)")
+    world.run(
+        "CREATE TABLE public.other_1 PARTITION OF public.other FOR VALUES FROM ('2026-01-01Z') TO ('2026-02-01Z')"
+    )
+    world.register("public.other", "3 months")
+    assert world.run("SELECT id FROM frostline.tables ORDER BY id") == [(plan.id,), (plan.id + 1,)]
     assert ("events_hot", "p", "FOR VALUES FROM ('2026-01-01 00:00:00+00') TO (MAXVALUE)") in world.run(shape)
     with connect(world.dsn) as connection:
         assert isinstance(register.plan(connection, "public.events", "3 months"), Managed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,20 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from fix_cluster import Cluster
+from fix_faults import at
 from fix_lake import Lake
 from fix_tiering import World, new_world
 from frostline.catalog import registry
 from frostline.catalog.database import connect
-from frostline.errors import LakeError, RefusedError
+from frostline.catalog.install import install
+from frostline.errors import FrostlineError, LakeError, RefusedError
+from frostline.faults import InjectedFault
 from frostline.gateway.server import Gateway
 from frostline.local.ports import free_port
 from frostline.report import Silent
-from frostline.tiering import adopt, clean, cycle, verify
+from frostline.tiering import adopt, clean, cycle, doctor, verify
 from frostline.tiering.archive.run import Warm
+from frostline.tiering.checks import PROBLEM
 from frostline.tiering.fold.run import fold
 from frostline.tiering.locks import only_writer
 from frostline.tiering.maintain.run import maintain
@@ -130,6 +134,48 @@ def test_a_clone_is_refused_until_it_has_a_name_of_its_own_and_never_changes_the
         assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
 
 
+def test_a_snapshot_of_the_disk_is_known_by_what_the_other_one_has_done(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Cluster, database and timeline are the original's. What this writes later would be leftovers to the copy."""
+    with new_world(cluster.dsn, spark, tmp_path) as world:
+        world.run(PLAIN)
+        world.register("public.events", "100 years")
+        world.archive("public.events", "2020-02-01")
+        copy, port = cluster.disk("snapshot"), free_port()
+        copy.start(port)
+        settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, port=port))})
+        clone = World(settings, world.spark, Gateway(settings))
+        with pytest.raises(RefusedError, match="is the one its lake belongs to") as error:
+            adopt.copy(settings)
+        assert "--sure" in (error.value.hint or "")
+        world.archive("public.events", "2020-03-01")
+        both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3, 800)")
+        folded(world)
+        files = sorted(str(path) for path in world.directory("events").rglob("*"))
+        with Warm(clone.spark_here) as warm:
+            for work in (
+                lambda: clone.archive("public.events", "2020-03-01"),
+                lambda: clone.clean("public.events"),
+                lambda: maintain(settings, "public.events", Silent(), warm),
+            ):
+                with pytest.raises(RefusedError, match="under the name of this one"):
+                    work()
+        found = [check for check in doctor.examine(settings) if check.name == "Iceberg table"]
+        assert [check.verdict for check in found] == [PROBLEM]
+        adopt.copy(settings)
+        clone.gateway.start()
+        try:
+            assert clone.run("SELECT count(*), sum(v) FROM public.events") == [(2001, 2001000)]
+        finally:
+            clone.gateway.stop(grace=0)
+        assert sorted(str(path) for path in world.directory("events").rglob("*")) == files
+        world.clean("public.events")
+        same(world)
+        assert {f.state for f in verify.verify(world.settings, "public.events", None, Silent())} == {"good"}
+        copy.stop()
+
+
 def _a_copy_of_its_own(clone: World) -> None:
     same(clone)
     both(clone, "UPDATE {t} SET v = 7 WHERE id % 100 = 5")
@@ -180,6 +226,92 @@ def _loaded(world: World, programs: Path, dump: bytes, name: str) -> Iterator[Wo
         world.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+@contextmanager
+def _as_it_was(world: World, name: str) -> Iterator[World]:
+    """The database of this moment, as a restore finds it; its gateway is yet to start."""
+    world.gateway.stop(grace=0)
+    settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, dbname=name))})
+    with psycopg.connect(make_conninfo(world.dsn, dbname="postgres"), autocommit=True) as server:
+        original = conninfo_to_dict(world.dsn)["dbname"]
+        server.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", (original,))
+        server.execute(f"CREATE DATABASE {name} TEMPLATE {original}")
+        restored = World(settings, world.spark, Gateway(settings))
+        world.restart_gateway()
+        try:
+            yield restored
+        finally:
+            if restored.gateway.port:
+                restored.gateway.stop(grace=0)
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_copy_that_is_restored_goes_on_as_a_copy(world: World) -> None:
+    """It has the lake's rows of another database, which it only reads, beside a table of its own."""
+    world.run(PLAIN)
+    world.register("public.events", "3 months")
+    world.archive("public.events")
+    with _as_it_was(world, "staged") as copy:
+        adopt.copy(copy.settings)
+        copy.run(SIMPLE.replace("events", "others"))
+        copy.gateway.start()
+        both(copy, "UPDATE {t} SET v = 7 WHERE id % 100 = 5")
+        assert PROBLEM not in {check.verdict for check in doctor.examine(copy.settings)}
+        copy.register("public.others", "3 months")
+        copy.archive("public.others")
+        with _as_it_was(copy, "staged_again") as again:
+            copy.gateway.stop(grace=0)
+            with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
+                again.archive("public.others")
+            assert [found.table for found in adopt.successor(again.settings, Silent())] == ["public.others"]
+            again.gateway.start()
+            same(again)
+            with Warm(again.spark_here) as warm:
+                fold(again.settings, "public.others", Silent(), warm)
+            with pytest.raises(LakeError, match="belongs to the database that this is a copy of"):
+                folded(again)
+            world.clean("public.events")  # nobody has taken its place
+            same(world)
+
+
+@pytest.mark.parametrize("point", ["export.commit", "export.recorded", "merge.commit", "merge.recorded"])
+def test_a_commit_that_nobody_saw_and_that_is_removed_since_is_made_anew(
+    world: World, tmp_path: Path, point: str
+) -> None:
+    """Restored to a moment in the middle of a run, which died afterwards."""
+    work = (lambda one: one.archive("public.events", "2020-03-01")) if point.startswith("export") else folded
+    world.run(PLAIN)
+    world.register("public.events", "100 years")
+    world.archive("public.events", "2020-02-01")
+    both(world, "UPDATE {t} SET v = v + 1 WHERE id IN (1, 2, 3)")
+    with ExitStack() as stack:
+
+        def then(reached: str) -> bool:
+            if reached == point:
+                world.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", mine)
+            return reached != point
+
+        mine = "frostline archive" if point.startswith("export") else "frostline fold"
+        stack.enter_context(at(tmp_path, then))
+        with suppress(FrostlineError, psycopg.Error, InjectedFault):
+            work(world)
+    with _as_it_was(world, "in_the_middle") as restored:
+        # The next run is for another period, or comes first: what the one that died has committed is put aside.
+        world.run("UPDATE frostline.operations SET captured = NULL, state = 'failed' WHERE state = 'running'")
+        world.archive("public.events", "2020-03-01")
+        world.clean("public.events")
+        same(world)
+        world.gateway.stop(grace=0)
+        assert restored.run("SELECT count(*) FROM frostline.operations WHERE state = 'running'") == [(1,)]
+        assert [found.snapshots for found in adopt.successor(restored.settings, Silent())] == [1]
+        restored.gateway.start()
+        same(restored)
+        work(restored)
+        folded(restored)
+        restored.clean("public.events")
+        same(restored)
+        assert {f.state for f in verify.verify(restored.settings, "public.events", None, Silent())} == {"good"}
+
+
 @pytest.mark.parametrize(("version", "server"), [("15", "postgres15"), ("18", "dsn")])
 def test_a_dump_is_loaded_elsewhere_as_a_copy_and_as_the_successor(
     version: str, server: str, request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
@@ -217,6 +349,29 @@ def test_a_dump_is_loaded_elsewhere_as_a_copy_and_as_the_successor(
             assert {f.state for f in verify.verify(loaded.settings, "public.events", None, Silent())} == {"good"}
             unregister(loaded.settings, "public.events", Silent(), keep_lake=False)
             same(loaded)
+
+
+def test_a_dump_without_the_secret_gets_another_one(postgres15: str, spark: SparkSession, tmp_path: Path) -> None:
+    """It was made by a role that may read everything, and not see the options of user mappings."""
+    programs = _programs("15")
+    with new_world(postgres15, spark, tmp_path) as world:
+        world.run(PLAIN + "CREATE ROLE reader LOGIN PASSWORD 'reader'; GRANT pg_read_all_data TO reader")
+        world.register("public.events", "3 months")
+        world.archive("public.events")
+        reader = make_conninfo(world.dsn, user="reader", password="reader")
+        dump = subprocess.check_output([programs / "pg_dump", "--no-owner", "--no-acl", reader])
+        world.run("DROP OWNED BY reader; DROP ROLE reader")
+        world.gateway.stop(grace=0)
+        with _loaded(world, programs, dump, "a_copy_of_it") as copy:
+            adopt.copy(copy.settings)
+            copy.gateway.start()
+            same(copy)
+        with _loaded(world, programs, dump, "what_came_of_it") as successor:
+            adopt.successor(successor.settings, Silent())
+            assert install(successor.dsn) == ["the user mapping of the gateway's foreign server"]
+            assert install(successor.dsn) == []
+            successor.gateway.start()
+            same(successor)
 
 
 def test_a_dump_that_renumbers_columns_is_refused(world: World) -> None:
@@ -259,4 +414,31 @@ def test_a_catalog_elsewhere_is_put_back_where_the_restored_database_stands(rest
         finally:
             restored.gateway.stop(grace=0)
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    world.restart_gateway()
+
+
+def test_columns_of_a_lost_future_are_nobodys_in_a_catalog_elsewhere(rest_lake: Lake) -> None:
+    """A number given there is given to another column here; what was dropped or grew there is as it was here."""
+    world = rest_lake.world
+    world.run(PLAIN)
+    both(world, "ALTER TABLE {t} ADD COLUMN gone int DEFAULT 3, ADD COLUMN grown int DEFAULT 4")
+    world.register("public.events", "3 months")
+    world.archive("public.events")
+    both(world, "UPDATE {t} SET gone = 5, grown = 6 WHERE id IN (1, 2, 800)")
+    folded(world)
+    with _as_it_was(world, f"{conninfo_to_dict(world.dsn)['dbname']}_restored") as restored:
+        both(world, "ALTER TABLE {t} DROP COLUMN gone, ALTER COLUMN grown TYPE bigint")
+        both(world, "ALTER TABLE {t} ADD COLUMN lost int DEFAULT 7; ALTER TABLE {t} RENAME COLUMN v TO w")
+        both(world, "UPDATE {t} SET lost = 8, w = -1 WHERE id IN (1, 20, 900)")
+        folded(world)
+        same(world)
+        world.gateway.stop(grace=0)
+        assert [found.snapshots for found in adopt.successor(restored.settings, Silent())] == [1]
+        restored.gateway.start()
+        same(restored)
+        both(restored, "ALTER TABLE {t} ADD COLUMN found text DEFAULT 'here'")
+        both(restored, "UPDATE {t} SET found = 'there', gone = gone + 1 WHERE id IN (1, 3, 30, 900)")
+        folded(restored)
+        same(restored)
+        assert {f.state for f in verify.verify(restored.settings, "public.events", None, Silent())} == {"good"}
     world.restart_gateway()

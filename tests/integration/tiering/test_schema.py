@@ -66,13 +66,14 @@ def registered(shared: World) -> Iterator[Twins]:
 
 
 @contextmanager
-def made(shared: World) -> Iterator[Twins]:
+def made(shared: World, key: str = "id", also: str = "") -> Iterator[Twins]:
     number = next(_numbers)
     tiered, plain = f"tiered_{number}", f"plain_{number}"
     for name in (tiered, plain):
         shared.run(
             f"CREATE TABLE {name} (gone int, id int, ts timestamptz NOT NULL, i int, r real, n numeric(10, 2),"
-            " v varchar(8), v2 varchar(8) DEFAULT 'two', c char(4), m mood, j jsonb, PRIMARY KEY (id, ts))"
+            " v varchar(8), v2 varchar(8) DEFAULT 'two', c char(4), m mood, j jsonb,"
+            f" {also}{also and ','} PRIMARY KEY ({key}, ts))"
             " PARTITION BY RANGE (ts)"
         )
         for month, after in zip(MONTHS, ("02", "03", "04"), strict=True):
@@ -229,6 +230,67 @@ def test_what_cannot_be_followed_is_said_at_once_with_the_way_out(twins: Twins) 
     same()
     twins.client.execute(f"ALTER TABLE {twins.tiered} DROP COLUMN id")
     refused("UPDATE {t} SET v = 2", "0A000", "its primary key is no longer")
+
+
+@pytest.mark.parametrize("shared", ["18"], indirect=True)
+def test_the_expression_of_a_generated_column_is_another(shared: World) -> None:
+    with made(shared, also="g int GENERATED ALWAYS AS (id * 2) STORED") as twins:
+        assert twins.archive("2026-03-01Z") == 2
+        twins.client.execute(f"ALTER TABLE {twins.tiered} ALTER g SET EXPRESSION AS (id * 3)")
+        twins.refused("SELECT g FROM {t} WHERE id = 4", "0A000", r"its expression was changed from \(id \* 2\) to")
+        twins.refused("UPDATE {t} SET i = 1 WHERE id = 4", "0A000", r"its expression was changed from \(id \* 2\) to")
+        with pytest.raises(FrostlineError, match="its expression was changed"):
+            twins.archive("2026-04-01Z")
+        twins.client.execute(f"ALTER TABLE {twins.tiered} RENAME COLUMN id TO number")
+        twins.client.execute(f"ALTER TABLE {twins.tiered} ALTER g SET EXPRESSION AS (number * 2)")
+        twins.client.execute(f"ALTER TABLE {twins.tiered} RENAME COLUMN number TO id")
+        twins.both("UPDATE {t} SET i = 1 WHERE id IN (4, 7) RETURNING g")
+        twins.same()
+
+
+def test_the_collation_of_the_key_calls_different_texts_equal(shared: World) -> None:
+    shared.run(
+        "CREATE COLLATION IF NOT EXISTS public.loose"
+        " (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+    )
+    with made(shared, key="v") as twins:
+        assert twins.archive("2026-03-01Z") == 2
+        twins.client.execute(f"ALTER TABLE {twins.tiered} ALTER v TYPE varchar(8) COLLATE public.loose")
+        insert = "INSERT INTO {t} (id, ts, v) VALUES (4, '2026-01-01 04:00Z', 'V4')"
+        said = "the collation of v, of its primary key, calls different texts equal"
+        twins.refused(insert, "0A000", said)
+        # Who has read cold rows before is not told to try again.
+        twins.refused("INSERT INTO {t} (id, ts, v) SELECT id, ts, upper(v) FROM {t} WHERE id = 4", "0A000", said)
+        twins.client.execute(f'ALTER TABLE {twins.tiered} ALTER v TYPE varchar(8) COLLATE "default"')
+        twins.both("UPDATE {t} SET i = 1 WHERE v = 'v4'")
+        twins.same()
+
+
+def test_a_default_that_the_lake_cannot_hold(kept: Twins) -> None:
+    kept.client.execute(f"ALTER TABLE {kept.tiered} ADD COLUMN until timestamptz DEFAULT 'infinity'")
+    kept.refused("SELECT until FROM {t} WHERE id = 4", "0A000", "with the value infinity, which the lake cannot hold")
+    kept.refused("UPDATE {t} SET i = i WHERE id = 4", "0A000", "with the value infinity, which the lake cannot hold")
+    kept.refused("SELECT frostline.fill('{t}', 'until', '-infinity')", "22003", "cannot hold the value -infinity")
+    kept.client.execute(f"SELECT frostline.fill('{kept.tiered}', 'until', NULL)")
+    found = kept.client.execute(
+        f"SELECT count(*), count(until), count(*) FILTER (WHERE until = 'infinity') FROM {kept.tiered}"
+    )
+    assert found.fetchall() == [(40, 20, 20)]
+    kept.client.execute(f"ALTER TABLE {kept.tiered} DROP COLUMN until")
+    kept.both("UPDATE {t} SET i = i WHERE id = 4")
+
+
+def test_a_column_that_is_never_null_is_not_filled_with_null(kept: Twins) -> None:
+    """A plan since 17 finds no row by IS NULL then, so that nobody could give these rows another value."""
+    kept.client.execute(f"ALTER TABLE {kept.tiered} ADD COLUMN u uuid NOT NULL DEFAULT gen_random_uuid()")
+    kept.refused("SELECT frostline.fill('{t}', 'u', NULL)", "23502", "column u of .* is NOT NULL")
+    nil = "00000000-0000-0000-0000-000000000000"
+    kept.client.execute(f"SELECT frostline.fill('{kept.tiered}', 'u', '{nil}')")
+    changed = kept.client.execute(f"UPDATE {kept.tiered} SET u = gen_random_uuid() WHERE u = '{nil}'")
+    assert changed.rowcount == 20
+    assert kept.client.execute(f"SELECT count(DISTINCT u) FROM {kept.tiered}").fetchall() == [(40,)]
+    kept.client.execute(f"ALTER TABLE {kept.tiered} DROP COLUMN u")
+    kept.both("UPDATE {t} SET i = i WHERE id = 4")
 
 
 def test_in_the_altering_transaction_cold_rows_are_refused_at_once(kept: Twins) -> None:

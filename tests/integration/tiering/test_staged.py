@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from frostline.catalog import registry
 from frostline.catalog.database import connect
 from frostline.errors import FrostlineError, LakeError
 from frostline.faults import InjectedFault
-from frostline.lake import files
+from frostline.lake import files, writer
 from frostline.lake.storage import of
 from frostline.report import Silent
 from frostline.tiering import coalesce, cycle, staged, verify
@@ -345,6 +346,23 @@ def test_rows_that_are_staged_while_others_are_not_kept_any_longer(cold: World, 
     folded(cold)
     same(cold)
     cold.run("UPDATE frostline.tables SET retention = NULL, retained_from = NULL")  # what comes next is kept
+
+
+def test_a_full_disk_is_called_that(cold: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: writer.Writer) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = cold.run("SELECT count(*) FROM events")
+    statement = "INSERT INTO events (id, ts, v) SELECT x, '2020-01-02Z', x FROM generate_series(60001, 60100) x"
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.Writer, "flush", full)
+        with pytest.raises(psycopg.Error, match=r"the lake in .* cannot be used; the tables are as they were") as error:
+            cold.run(statement)
+    assert (error.value.sqlstate, "No space left" in str(error.value.diag.message_detail)) == ("58030", True)
+    assert cold.run("SELECT count(*) FROM events") == before
+    cold.run(statement)
+    cold.run("DELETE FROM events WHERE id > 60000")
+    folded(cold)
 
 
 def test_all_rows_come_back(cold: World) -> None:

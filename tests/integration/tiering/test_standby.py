@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from fix_cluster import Cluster, Standby, new_cluster, wait_until
 from fix_commands import command, environment
 from fix_tiering import World, new_world
-from frostline.catalog import registry
+from frostline.catalog import identity, registry
 from frostline.catalog.database import connect
 from frostline.config import Settings
 from frostline.errors import RefusedError
@@ -442,3 +442,39 @@ def _written_once(connection: psycopg.Connection[Any], movers: list[Mover]) -> N
             "SELECT v - id FROM public.events WHERE id IN (%s, %s) ORDER BY id", (mover.number, 1990 + mover.number)
         )
         assert rows.fetchall() == [(-moved,), (moved,)]
+
+
+def test_of_two_standbys_that_are_both_promoted_one_changes_the_lake(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Cluster, database and timeline are the same."""
+    with new_world(cluster.dsn, spark, tmp_path) as world:
+        world.run(SIMPLE)
+        world.register("public.events", "100 years")
+        world.archive("public.events", "2020-02-01")
+        forks = []
+        for name in ("one", "two"):
+            standby = cluster.standby(name)
+            standby.catch_up()
+            with psycopg.connect(standby.dsn, autocommit=True) as here:
+                here.execute("ALTER SYSTEM SET primary_conninfo = ''")
+                here.execute("SELECT pg_reload_conf()")
+            standby.promote()
+            settings = at(world.settings, elsewhere(world.dsn, standby.dsn))
+            forks.append(World(settings, world.spark, Gateway(settings)))
+        one, two = forks
+        with connect(one.dsn) as a, connect(two.dsn) as b:
+            assert identity.here(a) == identity.here(b)
+        world.gateway.stop(grace=0)
+        adopt.successor(one.settings, Silent())
+        one.gateway.start()
+        kept = one.run("SELECT * FROM public.events ORDER BY id")
+        one.archive("public.events", "2020-03-01")
+        adopt.successor(two.settings, Silent())
+        with pytest.raises(RefusedError, match="under the name of this one"):
+            one.clean("public.events")
+        two.gateway.start()
+        assert two.run("SELECT * FROM public.events ORDER BY id") == kept
+        one.gateway.stop(grace=0)
+        two.gateway.stop(grace=0)
+        world.restart_gateway()

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from fix_cluster import wait_until
 from fix_tiering import World
-from frostline.catalog.names import SERVER_NAME
+from frostline.catalog.names import IN_USE, SERVER_NAME
 from frostline.tiering import writing
 from integration.writes import machine
 from integration.writes.pair import Pair
@@ -162,6 +162,45 @@ def test_a_reset_setting_does_not_hide_what_a_function_has_written(direct: Pair,
                     assert client.execute(change).rowcount == 1
     finally:
         client.execute("DROP FUNCTION nested")
+
+
+def test_a_session_that_has_a_name_of_its_own_writes_while_it_keeps_it(
+    pair: Pair, client: psycopg.Connection[Any]
+) -> None:
+    """By the name that postgres_fdw sends the gateway knows for whom it works, and the triggers that it does."""
+    rows = "SELECT id, i FROM tiered WHERE id IN (5, 6, 206) ORDER BY id"
+    before = pair.world.run(rows)
+    client.execute("SET postgres_fdw.application_name = 'mine'")
+    client.execute("UPDATE tiered SET i = 41 WHERE id = 5")
+    with client.transaction():
+        client.execute("UPDATE tiered SET i = 42 WHERE id IN (6, 206)")
+        assert client.execute("UPDATE tiered SET i = i + 1 WHERE id IN (5, 206)").rowcount == 2
+    assert pair.world.run(rows) == [(5, 42), (6, 42), (206, 43)]
+    client.execute("RESET postgres_fdw.application_name")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored") as error:
+        client.execute("UPDATE tiered SET i = 50 WHERE id = 5")
+    hint = (error.value.diag.message_hint or "").split("; ")
+    assert hint[0] == "nothing was changed"
+    assert pair.world.run(rows) == [(5, 42), (6, 42), (206, 43)]
+    client.execute(hint[1].split(",")[0])
+    for id_, i in before:
+        client.execute("UPDATE tiered SET i = %s WHERE id = %s", (i, id_))
+    assert pair.world.run(rows) == before
+
+
+def test_recent_rows_are_written_without_asking_postgres_fdw(client: psycopg.Connection[Any]) -> None:
+    """Not even in a session that has come to old rows: that took longer than all else the triggers do."""
+    client.execute("SELECT FROM tiered WHERE id = 5")
+    client.execute("SET track_functions = 'all'")
+    # The gateway ends its own transaction when it has answered the COMMIT of one that only read.
+    held = f"SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = {IN_USE} AND objid = pg_backend_pid()"
+    wait_until(lambda: not client.execute(held).fetchall(), 10, "the gateway lets go of its lock")
+    calls = "SELECT pg_stat_get_xact_function_calls('postgres_fdw_get_connections'::regproc)"
+    with client.transaction(force_rollback=True):
+        client.execute("UPDATE tiered SET i = 1 WHERE id = 999 AND ts >= '9000-01-01Z'")
+        assert client.execute(calls).fetchone() == (None,)
+        client.execute("UPDATE tiered SET i = 1 WHERE id = 5")
+        assert client.execute(calls).fetchone() != (None,)
 
 
 def test_a_foreign_table_of_somebodys_own_is_not_written(pair: Pair, client: psycopg.Connection[Any]) -> None:

@@ -25,7 +25,11 @@ SELECT i.relname, x.indisunique,
        substr(pg_get_indexdef(i.oid), length('CREATE ' || CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END || 'INDEX '
               || quote_ident(i.relname) || ' ON ' || quote_ident(n.nspname) || '.' || quote_ident(c.relname) || ' ') + 1)
        || coalesce(' TABLESPACE ' || quote_ident(s.spcname), ''),
-       obj_description(i.oid, 'pg_class'), k.conname IS NOT NULL
+       obj_description(i.oid, 'pg_class'),
+       -- Of a UNIQUE constraint, which may be named in ON CONFLICT.
+       pg_get_constraintdef(k.oid) || coalesce(' WITH (' || array_to_string(i.reloptions, ', ') || ')', '')
+       || coalesce(' USING INDEX TABLESPACE ' || quote_ident(s.spcname), ''),
+       obj_description(k.oid, 'pg_constraint')
 FROM pg_index x
 JOIN pg_class i ON i.oid = x.indexrelid
 JOIN pg_class c ON c.oid = x.indrelid
@@ -36,7 +40,11 @@ WHERE x.indrelid = %(oid)s AND NOT x.indisprimary
 ORDER BY i.relname;
 
 -- name: plain_primary_key
-SELECT k.conname, i.reloptions, s.spcname, obj_description(k.oid, 'pg_constraint'), obj_description(i.oid, 'pg_class')
+SELECT k.conname, i.reloptions, s.spcname, obj_description(k.oid, 'pg_constraint'), obj_description(i.oid, 'pg_class'),
+       ARRAY(SELECT a.attname::text FROM pg_index x
+             CROSS JOIN LATERAL unnest(x.indkey::int2[]) WITH ORDINALITY AS u (attnum, place)
+             JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum
+             WHERE x.indexrelid = k.conindid AND u.place > x.indnkeyatts ORDER BY u.place)
 FROM pg_constraint k JOIN pg_class i ON i.oid = k.conindid
 LEFT JOIN pg_tablespace s ON s.oid = i.reltablespace
 WHERE k.conrelid = %(oid)s AND k.contype = 'p';

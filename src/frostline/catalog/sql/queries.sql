@@ -75,6 +75,14 @@ SELECT t.id, t.relation::oid, t.hot::oid, t.delta::oid, t.hot_for, t.lake_namesp
 FROM frostline.tables t CROSS JOIN frostline.installation i
 WHERE t.relation = %(oid)s::regclass;
 
+-- name: new_table
+-- The number of a table that is registered.
+SELECT nextval(pg_get_serial_sequence('frostline.tables', 'id'));
+
+-- name: next_table
+-- The same, without taking it.
+SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('frostline.tables', 'id')::regclass), 0) + 1;
+
 -- name: managed_tables
 -- The relation of every managed table, unless somebody has dropped it, or the partition that its hot rows are in.
 SELECT t.relation::oid FROM frostline.tables t JOIN pg_class c ON c.oid = t.relation JOIN pg_class h ON h.oid = t.hot ORDER BY t.id;
@@ -88,8 +96,8 @@ WHERE table_id = %(table)s AND lake_name IS NOT NULL;
 -- All that is recorded of a table's columns, those that were dropped included; the type as Postgres prints it.
 SELECT c.attnum, c.lake_name, c.field_id, c.delta_name, c.base::oid, c.typmod, format_type(c.base, c.typmod), t.typname,
        t.typnamespace = 'pg_catalog'::regnamespace, c.missing, c.undecided,
-       c.sense
-FROM frostline.columns c LEFT JOIN pg_type t ON t.oid = c.base
+       c.sense, frostline.expression_changed(c.expression, frostline.expression(m.relation::oid, c.attnum))
+FROM frostline.columns c JOIN frostline.tables m ON m.id = c.table_id LEFT JOIN pg_type t ON t.oid = c.base
 WHERE c.table_id = %(table)s AND c.attnum > 0;
 
 -- name: shape
@@ -124,6 +132,13 @@ LEFT JOIN pg_class i ON i.oid = c.conindid AND c.contype IN ('p', 'u')
 LEFT JOIN pg_tablespace s ON s.oid = i.reltablespace
 WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'f', 'u') AND c.conparentid = 0
 ORDER BY c.contype = 'p' DESC, c.conname;
+
+-- name: unproven_constraints
+-- CHECKs and NOT NULLs that rows which are there need not satisfy.
+SELECT c.conname, pg_get_constraintdef(c.oid) FROM pg_constraint c
+WHERE c.conrelid = %(oid)s AND c.contype IN ('c', 'n') AND NOT c.convalidated
+  AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true)
+ORDER BY c.conname;
 
 -- name: hot_constraints
 -- What holds among hot rows only because it was added after registration, by the relation that has it itself.
@@ -349,7 +364,9 @@ ORDER BY 1;
 SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %(oid)s AND indisunique AND NOT indisprimary;
 
 -- name: exclusions
-SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype = 'x';
+-- Keys WITHOUT OVERLAPS (since 18) are such too.
+SELECT conname FROM pg_constraint k
+WHERE conrelid = %(oid)s AND (contype = 'x' OR coalesce((to_jsonb(k) ->> 'conperiod')::bool, false) AND contype IN ('p', 'u'));
 
 -- name: depend_on_primary_key
 -- A view, rule or function that groups by the primary key (or names it in ON CONFLICT) depends on the constraint.
@@ -411,9 +428,22 @@ SELECT relowner::regrole::text FROM pg_class WHERE oid = %(oid)s AND NOT pg_has_
 
 -- name: closed_schema
 -- The table's schema, when we may not create relations in it.
-SELECT n.nspname
+SELECT quote_ident(n.nspname)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = %(oid)s AND NOT has_schema_privilege(n.oid, 'CREATE');
+WHERE c.oid = %(oid)s AND NOT (has_schema_privilege(n.oid, 'CREATE') AND has_schema_privilege(n.oid, 'USAGE'));
+
+-- name: closed_to_owner
+-- The same of its owner, to whom what we make there is given: only a superuser may give it to somebody who could not make it.
+SELECT quote_ident(n.nspname)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.rolname = current_user
+WHERE c.oid = %(oid)s AND NOT has_schema_privilege(c.relowner, n.oid, 'CREATE') AND NOT r.rolsuper;
+
+-- name: roles_concerned
+-- Who we are, the table's owner, and the owners of partitions whose member we are not, as SQL wants them.
+SELECT quote_ident(current_user), t.relowner::regrole::text,
+       (SELECT string_agg(DISTINCT c.relowner::regrole::text, ', ') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = t.oid AND NOT pg_has_role(c.relowner, 'USAGE'))
+FROM pg_class t WHERE t.oid = %(oid)s;
 
 -- name: dependents
 -- Views and foreign keys that refer to one relation itself.

@@ -17,7 +17,7 @@ from frostline.lake import catalog as lake
 from frostline.model.tables import Leaf
 from frostline.pipeline.session import alive
 from frostline.report import Report
-from frostline.tiering import clean, constraints, ddl, partitions, shape, statistics
+from frostline.tiering import clean, constraints, ddl, partitions, shape, statistics, turns
 from frostline.tiering.archive import capture, export, plan, recover, steps, swap, verify
 from frostline.tiering.archive.steps import Operation
 from frostline.tiering.locks import from_settings, only_writer
@@ -115,6 +115,7 @@ def _one(
     swap.keep_sequences(connection, leaf, from_settings(settings))
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
+    turns.take(connection, settings, managed)
     operation = unfinished or steps.begin(connection, managed, leaf)
     operation.locks = from_settings(settings)
     with report.step(f"archive {leaf}", total=5) as progress:

@@ -6,8 +6,6 @@ ACCESS SHARE, waits for none longer than others wait behind ours, and ends after
 
 from __future__ import annotations
 
-import csv
-import io
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +27,7 @@ from frostline.tiering import cautions, ddl, refusals
 from frostline.tiering.assess import ages, lockplan, sample, sizes
 from frostline.tiering.assess.sample import Measured
 from frostline.tiering.assess.sizes import Part, Sizes
-from frostline.tiering.checks import shell_name
+from frostline.tiering.checks import shell_list, shell_name
 from frostline.tiering.refusals import Objection
 
 LEAST = 1_000_000  # bytes: a smaller table is looked at closely when it is named
@@ -320,17 +318,10 @@ def _advise(connection: Connection, one: Assessed, table: Table | None, hot: Hot
         one.locks = plan or []
         by = f"--by {shlex.quote(table.key)} --period {one.period}"
         lacks = table.primary_key and table.key not in table.primary_key
-        renewed = f" --key {shlex.quote(_comma_separated([*table.primary_key, table.key]))}" if lacks else ""
+        renewed = f" --key {shell_list((*table.primary_key, table.key))}" if lacks else ""
         one.next = f"frostline partition {shell_name(one.schema, one.name)} {by}{renewed}"
     if one.next is not None and table is not None and queries.row(connection, "foreign_owner", oid=one.oid) is not None:
         one.next += f"   # as {table.owner}"
-
-
-def _comma_separated(names: Sequence[str]) -> str:
-    """As `frostline partition --key` reads it."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
 
 
 def _locks(connection: Connection, one: Assessed, table: Table) -> list[lockplan.Lock]:

@@ -14,7 +14,7 @@ from frostline.lake import condition as lake
 from frostline.lake.condition import Condition, Limits, Work
 from frostline.lake.merging import Merged
 from frostline.report import Report
-from frostline.tiering import clean, shape, staged
+from frostline.tiering import clean, shape, staged, turns
 from frostline.tiering.archive import steps
 from frostline.tiering.archive.run import Warm
 from frostline.tiering.commits import Operation, begin
@@ -181,6 +181,7 @@ def _outlived(connection: Connection, settings: Settings, managed: Managed) -> l
 def _expired(connection: Connection, settings: Settings, managed: Managed, report: Report) -> list[str]:
     """Snapshots that nobody reads and no restored Postgres can want, then files that nothing refers to."""
     notes = []
+    turns.check(connection, settings, managed)
     if candidates := _outlived(connection, settings, managed):
         claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in candidates])
         if claimed:

@@ -127,7 +127,7 @@ def check_triggers(connection: Connection, work: Work) -> None:
     if found != EXPECTED:
         raise OperationError(
             f"the triggers that log changes of {work.plan} were removed or switched off; the copy may lack rows",
-            hint=f"begin anew: frostline partition {work.plan} --abandon, then the same command again",
+            hint=f"begin anew: frostline partition {work.plan.pasted} --abandon, then the same command again",
         )
 
 
@@ -273,7 +273,7 @@ def verify(connection: Connection, work: Work, table: Table) -> Digest:
             f"the copy of {work.plan} is not what the table is; nothing was changed",
             detail=f"{here.rows:,} rows here, {there.rows:,} in the copy; not the same: "
             f"{', '.join(differing(table.stored, here, there)) or 'the number of rows'}",
-            hint=f"begin anew: frostline partition {work.plan} --abandon, then the same command again;"
+            hint=f"begin anew: frostline partition {work.plan.pasted} --abandon, then the same command again;"
             " and please report this",
         )
     return here

@@ -19,8 +19,9 @@ from frostline.model.bounds import KEY_TYPES, Range
 from frostline.model.spacing import Step
 from frostline.model.tables import Table, derived_name
 from frostline.tiering import ddl
+from frostline.tiering.checks import shell_list, shell_name
 from frostline.tiering.partition.shape import Shape, read
-from frostline.tiering.refusals import Objection, names
+from frostline.tiering.refusals import Objection, names, told
 
 PREMAKE = 3
 _MOST_PARTITIONS = 1000
@@ -66,6 +67,11 @@ class Plan:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @property
+    def pasted(self) -> str:
+        """As a command takes it."""
+        return shell_name(self.schema, self.name)
 
     @property
     def table(self) -> Identifier:
@@ -139,7 +145,7 @@ def _key(connection: Connection, table: Table, choice: Choice) -> Iterator[Objec
             "CREATE UNIQUE INDEX CONCURRENTLY one, then ALTER TABLE ... ADD PRIMARY KEY USING INDEX it",
         )
     elif not choice.key and choice.by not in table.primary_key:
-        old, new = ", ".join(table.primary_key), ",".join((*table.primary_key, choice.by))
+        old, new = ", ".join(table.primary_key), shell_list((*table.primary_key, choice.by))
         yield Objection(
             f"its primary key ({old}) does not hold {choice.by}: Postgres keeps a partitioned table's keys unique only"
             f" with it, so that two rows with the same ({old}) and another {choice.by} would be possible",
@@ -164,7 +170,7 @@ def _chosen_key(table: Table, choice: Choice) -> Iterator[Objection]:
     lost = [name for name in (*table.primary_key, choice.by) if choice.key and name not in choice.key]
     if lost:
         yield Objection(
-            f"--key does not hold {', '.join(lost)}", f"--key {','.join((*choice.key, *dict.fromkeys(lost)))}"
+            f"--key does not hold {', '.join(lost)}", f"--key {shell_list((*choice.key, *dict.fromkeys(lost)))}"
         )
 
 
@@ -208,16 +214,17 @@ _IN_THE_WAY = (
         "row security is forced and hides rows from {}",
         "ALTER TABLE ... NO FORCE ROW LEVEL SECURITY meanwhile, or let a role with BYPASSRLS do this",
     ),
-    ("foreign_owner", "it belongs to {}", "become a member of that role"),
-    ("closed_schema", "no table can be created in its schema {}", "GRANT CREATE on that schema to this role"),
-    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES on it to this role"),
+    ("foreign_owner", "it belongs to {}", "GRANT {} TO {role}"),
+    ("closed_schema", "no table can be created in its schema {}", "GRANT CREATE, USAGE ON SCHEMA {} TO {role}"),
+    ("closed_to_owner", "its owner may create nothing in its schema {}", "GRANT CREATE ON SCHEMA {} TO {owner}"),
+    ("unreferenceable", "this role may not refer to {}", "GRANT REFERENCES ON {} TO {role}"),
 )
 
 
 def others(connection: Connection, oid: int, by: str) -> Iterator[Objection]:
     for query, reason, remedy in _IN_THE_WAY:
         if found := names(connection, query, oid):
-            yield Objection(reason.format(found), remedy)
+            yield Objection(reason.format(found), told(connection, oid, remedy, found))
     if found := names(connection, "keys_without", oid, column=by):
         yield Objection(
             f"UNIQUE indexes ({found}) do not hold {by}, and a partitioned table's have to",
@@ -343,7 +350,6 @@ def _floor(order: int, step: Step) -> int:
 
 def create(connection: Connection, plan: Plan, shape: Shape) -> list[Composed]:
     """The new table, empty: nothing of it is seen by anybody yet."""
-    key = SQL(", ").join(Identifier(name) for name in plan.key)
     parent = plan.target
     using = SQL(" USING {}").format(Identifier(shape.method)) if shape.method else SQL("")
     where = SQL(" TABLESPACE {}").format(Identifier(shape.tablespace)) if shape.tablespace else SQL("")
@@ -354,7 +360,7 @@ def create(connection: Connection, plan: Plan, shape: Shape) -> list[Composed]:
             " INCLUDING GENERATED INCLUDING STORAGE) PARTITION BY RANGE ({}){}"
         ).format(parent, plan.table, Identifier(plan.by), where),
         SQL("ALTER TABLE {} OWNER TO {}").format(parent, Identifier(shape.owner)),
-        *_key_statement(shape, parent, key),
+        *_key_statement(shape, parent, plan.key),
     ]
     for name, bounds in plan.partitions:
         leaf = Identifier(plan.schema, name)
@@ -370,11 +376,14 @@ def create(connection: Connection, plan: Plan, shape: Shape) -> list[Composed]:
     return [*statements, *columns, *ddl.same_grants(connection, None, (plan.schema, plan.copy))]
 
 
-def _key_statement(shape: Shape, parent: Identifier, key: Composed) -> list[Composed]:
-    _, options, tablespace, *_ = shape.primary_key
+def _key_statement(shape: Shape, parent: Identifier, names: tuple[str, ...]) -> list[Composed]:
+    _, options, tablespace, _, _, included = shape.primary_key
+    beside = [Identifier(name) for name in included if name not in names]
+    include = SQL(" INCLUDE ({})").format(SQL(", ").join(beside)) if beside else SQL("")
     tail = SQL(f" WITH ({', '.join(options)})") if options else SQL("")
     where = SQL(" USING INDEX TABLESPACE {}").format(Identifier(tablespace)) if tablespace else SQL("")
-    return [SQL("ALTER TABLE {} ADD PRIMARY KEY ({}){}{}").format(parent, key, tail, where)]
+    key = SQL(", ").join(map(Identifier, names))
+    return [SQL("ALTER TABLE {} ADD PRIMARY KEY ({}){}{}{}").format(parent, key, include, tail, where)]
 
 
 def _column_options(parent: Identifier, shape: Shape) -> Iterator[Composed]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 
 from psycopg.sql import SQL, Composed, Identifier
@@ -12,6 +13,7 @@ from frostline.errors import ConfigError, OperationError, RefusedError
 from frostline.faults import reached
 from frostline.model.tables import Table
 from frostline.report import Report, Silent
+from frostline.tiering.checks import shell_list
 from frostline.tiering.locks import Wanted, with_short_locks
 from frostline.tiering.partition import copying, plan, shape, state, swap
 from frostline.tiering.partition.plan import Choice, Plan
@@ -51,8 +53,10 @@ def partition(
         elif not plan.same_choice(begun.plan, choice):
             raise OperationError(
                 f"{begun.plan} is being partitioned otherwise: {_spelled(begun.plan.choice)}",
-                hint=f"frostline partition {begun.plan} goes on with that; --abandon gives it up",
+                hint=f"frostline partition {begun.plan.pasted} goes on with that; --abandon gives it up",
             )
+        else:
+            _check_version(connection, begun)
         work = begun or _make(connection, oid, (name[0], name[1]), choice)
         wanted = replace(wanted, relations=[work.source])
         if work.state != "swapped":
@@ -60,8 +64,20 @@ def partition(
         return _afterwards(connection, work, wanted, report, drop_old=drop_old)
 
 
+def _check_version(connection: Connection, work: Work) -> None:
+    """What is recorded of a table is more than it was once, and all of it is needed."""
+    if work.state != "swapped" and len(work.shape["primary_key"]) != len(
+        shape.read(connection, work.source).primary_key
+    ):
+        raise OperationError(
+            f"{work.plan} began to be partitioned by another version of Frostline; it is as it was",
+            hint=f"begin anew: frostline partition {work.plan.pasted} --abandon, then the same command again",
+        )
+
+
 def _spelled(choice: Choice) -> str:
-    return f"--by {choice.by} --period {choice.period}" + (f" --key {','.join(choice.key)}" if choice.key else "")
+    key = f" --key {shell_list(choice.key)}" if choice.key else ""
+    return f"--by {shlex.quote(choice.by)} --period {choice.period}{key}"
 
 
 def _make(connection: Connection, oid: int, name: tuple[str, str], choice: Choice) -> Work:
@@ -83,8 +99,8 @@ def _rehearse(connection: Connection, work: Work, wanted: Wanted) -> None:
         _indexes(connection, work, Silent())
         swap.rehearse(connection, work, shape.read(connection, work.source), wanted)
         # It is quicker to build them when the rows are there.
-        for index, _ in swap.made_indexes(work):
-            connection.execute(SQL("DROP INDEX {}").format(Identifier(work.plan.schema, index)))
+        for statement in swap.dropped_indexes(work):
+            connection.execute(statement)
     except BaseException:
         if not connection.broken:
             _remove(connection, work)
@@ -171,7 +187,7 @@ def abandon(connection: Connection, text: str, wanted: Wanted) -> Plan:
         if work.state == "swapped":
             raise RefusedError(
                 f"{work.plan} is partitioned already, and only its foreign keys are still to be proven",
-                hint=f"frostline partition {work.plan} ends it",
+                hint=f"frostline partition {work.plan.pasted} ends it",
             )
         triggers = copying.drop_triggers(work.plan.table)
 

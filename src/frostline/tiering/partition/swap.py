@@ -93,7 +93,8 @@ def _unchanged(connection: Connection, work: Work) -> Shape:
     if changed or named is None or named[0] != work.source:
         raise OperationError(
             f"{work.plan} was altered meanwhile ({', '.join(changed) or 'its name'}); it is as it was",
-            hint=f"undo that, or begin anew: frostline partition {work.plan} --abandon, then the same command again",
+            hint=f"undo that, or begin anew: frostline partition {work.plan.pasted} --abandon,"
+            " then the same command again",
         )
     name = (work.plan.schema, work.plan.name)
     plan.refuse(name, list(plan.others(connection, work.source, work.plan.by)))
@@ -106,7 +107,7 @@ def _lock(connection: Connection, work: Work, now: Shape, wanted: Wanted) -> Non
     lock(connection, referenced, wanted.timeout_ms)
     for schema, name, _, _, owner in now.views:
         # LOCK TABLE would lock whatever else the view reads; this locks the view alone, and changes nothing.
-        connection.execute(SQL(f"ALTER VIEW {{}} OWNER TO {owner}").format(Identifier(schema, name)))
+        connection.execute(SQL("ALTER VIEW {} OWNER TO {}").format(Identifier(schema, name), _sql(owner)))
     lock(connection, [(work.plan.table, "ACCESS EXCLUSIVE"), (work.plan.target, "ACCESS EXCLUSIVE")], wanted.timeout_ms)
 
 
@@ -118,7 +119,8 @@ def _exchange(connection: Connection, work: Work, now: Shape) -> None:
 def statements(connection: Connection, work: Work, now: Shape) -> Iterator[Composed]:
     """In an order in which every name is free when it is wanted."""
     space, table = work.plan.schema, work.plan.table
-    taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=space)}
+    # What is kept is called so before anything else is: none of the others may get that name.
+    taken = {name for (name,) in queries.rows(connection, "names_in_schema", schema=space)} | {work.plan.kept}
     copied = _copied_names(connection, work)
     old = Identifier(space, work.plan.kept)
     yield from copying.drop_triggers(table)
@@ -128,7 +130,7 @@ def statements(connection: Connection, work: Work, now: Shape) -> Iterator[Compo
     yield SQL("ALTER TABLE {} RENAME TO {}").format(table, Identifier(work.plan.kept))
     renamed = [now.primary_key[0], *(name for name, *_ in now.indexes)]
     for name in renamed:
-        yield _rename_index(space, name, derived_name(name, KEPT, taken))
+        yield _rename_index(space, name, _kept_name(name, taken))
     yield SQL("ALTER TABLE {} RENAME TO {}").format(work.plan.target, Identifier(work.plan.name))
     for temporary, name in zip(copied, renamed, strict=True):
         yield _rename_index(space, temporary, name)
@@ -160,13 +162,35 @@ def _copied_names(connection: Connection, work: Work) -> list[str]:
 def made_indexes(work: Work) -> list[tuple[str, Composed]]:
     """The names that secondary indexes have until the swap, and how they are made."""
     found = []
-    for number, (_, unique, definition, _, _) in enumerate(work.shape["indexes"], 1):
+    for number, (_, unique, definition, _, constraint, _) in enumerate(work.shape["indexes"], 1):
         name = derived_name(work.plan.copy, f"_{number}")
+        if constraint is not None:
+            add = SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(
+                work.plan.target, Identifier(name), _sql(constraint)
+            )
+            found.append((name, add))
+            continue
         create = SQL(f"CREATE {'UNIQUE ' if unique else ''}INDEX {{}} ON {{}} {{}}").format(
             Identifier(name), work.plan.target, _sql(definition)
         )
         found.append((name, create))
     return found
+
+
+def dropped_indexes(work: Work) -> list[Composed]:
+    return [
+        SQL("DROP INDEX {}").format(Identifier(work.plan.schema, name))
+        if constraint is None
+        else SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(work.plan.target, Identifier(name))
+        for (name, _), (*_, constraint, _) in zip(made_indexes(work), work.shape["indexes"], strict=True)
+    ]
+
+
+def _kept_name(name: str, taken: set[str]) -> str:
+    """Long names begin alike, and are cut to that: each is taken once it is given."""
+    kept = derived_name(name, KEPT, taken)
+    taken.add(kept)
+    return kept
 
 
 def _rename_index(schema: str, name: str, to: str) -> Composed:
@@ -184,7 +208,7 @@ def _sequences(connection: Connection, work: Work, now: Shape, taken: set[str]) 
         options = queries.row(connection, "sequence_options", oid=oid)
         assert options is not None
         _, start, increment, least, most, cache, cycle = options
-        kept = derived_name(name, KEPT, taken)
+        kept = _kept_name(name, taken)
         always = "ALWAYS" if identity[column] == "a" else "BY DEFAULT"
         yield SQL("ALTER SEQUENCE {} RENAME TO {}").format(sequence, Identifier(kept))
         yield SQL(
@@ -197,7 +221,7 @@ def _sequences(connection: Connection, work: Work, now: Shape, taken: set[str]) 
         )
         for role, privilege, grantable, _ in queries.rows(connection, "all_grants", oid=oid):
             option = " WITH GRANT OPTION" if grantable else ""
-            yield SQL(f"GRANT {privilege} ON SEQUENCE {{}} TO {role}{option}").format(sequence)
+            yield SQL(f"GRANT {privilege} ON SEQUENCE {{}} TO {{}}{option}").format(sequence, _sql(role))
 
 
 def _foreign_keys(work: Work, now: Shape) -> Iterator[Composed]:
@@ -210,7 +234,7 @@ def _foreign_keys(work: Work, now: Shape) -> Iterator[Composed]:
 def _statistics(now: Shape, taken: set[str]) -> Iterator[Composed]:
     for schema, name, definition, comment, target in now.statistics:
         here = Identifier(schema, name)
-        yield SQL("ALTER STATISTICS {} RENAME TO {}").format(here, Identifier(derived_name(name, KEPT, taken)))
+        yield SQL("ALTER STATISTICS {} RENAME TO {}").format(here, Identifier(_kept_name(name, taken)))
         yield SQL("{}").format(_sql(definition))
         yield SQL("ALTER STATISTICS {} OWNER TO {}").format(here, Identifier(now.owner))
         if target is not None:
@@ -229,8 +253,8 @@ def _attached(table: Identifier, now: Shape) -> Iterator[Composed]:
             yield SQL("COMMENT ON TRIGGER {} ON {} IS {}").format(Identifier(name), table, Literal(comment))
     for name, kind, command, roles, using, check, comment in now.policies:
         conditions = (f" USING ({using})" if using else "") + (f" WITH CHECK ({check})" if check else "")
-        yield SQL(f"CREATE POLICY {{}} ON {{}} AS {kind} FOR {command} TO {roles}{{}}").format(
-            Identifier(name), table, _sql(conditions)
+        yield SQL(f"CREATE POLICY {{}} ON {{}} AS {kind} FOR {command} TO {{}}{{}}").format(
+            Identifier(name), table, _sql(roles), _sql(conditions)
         )
         if comment is not None:
             yield SQL("COMMENT ON POLICY {} ON {} IS {}").format(Identifier(name), table, Literal(comment))
@@ -262,10 +286,11 @@ def _rights(table: Identifier, now: Shape) -> Iterator[Composed]:
 def _comments(schema: str, table: Identifier, now: Shape) -> Iterator[Composed]:
     if now.comment is not None:
         yield SQL("COMMENT ON TABLE {} IS {}").format(table, Literal(now.comment))
-    name, _, _, comment, of_index = now.primary_key
-    if comment is not None:
-        yield SQL("COMMENT ON CONSTRAINT {} ON {} IS {}").format(Identifier(name), table, Literal(comment))
-    for index, text in ((name, of_index), *((index, text) for index, _, _, text, _ in now.indexes)):
+    name, _, _, comment, of_index, _ = now.primary_key
+    for constraint, text in ((name, comment), *((index, text) for index, *_, text in now.indexes)):
+        if text is not None:
+            yield SQL("COMMENT ON CONSTRAINT {} ON {} IS {}").format(Identifier(constraint), table, Literal(text))
+    for index, text in ((name, of_index), *((index, text) for index, _, _, text, *_ in now.indexes)):
         if text is not None:
             yield SQL("COMMENT ON INDEX {} IS {}").format(Identifier(schema, index), Literal(text))
 

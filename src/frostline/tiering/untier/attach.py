@@ -88,7 +88,8 @@ def attach(connection: Connection, operation: Operation) -> None:
     with ddl.droppable(f"{period} stays in the lake: something depends on that partition itself"):
         try:
             with_short_locks(connection, work, f"attaching {period}", locks)
-        except psycopg.errors.DatatypeMismatch as error:  # a CHECK or NOT NULL that the leaf does not have
+        # A CHECK or NOT NULL that the leaf does not have, or has as NOT VALID where it is valid by now.
+        except (psycopg.errors.DatatypeMismatch, psycopg.errors.InvalidObjectDefinition) as error:
             raise altered(managed, period) from error
 
 

@@ -42,16 +42,19 @@ def load(connection: Connection, settings: Settings, operation: Operation, progr
         connect(dsn, application="frostline untier", autocommit=False) as loader,
     ):
         source = _source(reader, operation)
+        unproven = queries.rows(loader, "unproven_constraints", oid=operation.managed.table.oid)
         reached("load.snapshot")
-        for statement in _leaf(loader, operation):
+        for statement in (*_leaf(loader, operation), *_dropped(operation, unproven)):
             loader.execute(statement)
         try:
             rows = _copy(reader, loader, operation, source, progress)
+        except (psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation) as error:
+            raise _forbidden(operation, error) from None
         except psycopg.Error as error:
             raise _failed(operation, error) from error
         reached("load.copied")
         try:
-            for statement in list(_keys(loader, operation)):
+            for statement in [*_keys(loader, operation), *_added(operation, unproven)]:
                 loader.execute(statement)
         except psycopg.errors.UniqueViolation as error:
             raise RefusedError(
@@ -184,6 +187,17 @@ def _keys(loader: Connection, operation: Operation) -> Iterator[Composed]:
         yield SQL("CREATE {}INDEX ON {} {}").format(SQL("UNIQUE " if unique else ""), name, SQL(definition))
 
 
+def _dropped(operation: Operation, unproven: list[tuple[str, str]]) -> list[Composed]:
+    """LIKE makes them hold for every row."""
+    drop = SQL("ALTER TABLE {} DROP CONSTRAINT {}")
+    return [drop.format(_name(operation), Identifier(name)) for name, _ in unproven]
+
+
+def _added(operation: Operation, unproven: list[tuple[str, str]]) -> list[Composed]:
+    add = SQL("ALTER TABLE {} ADD CONSTRAINT {} {}")
+    return [add.format(_name(operation), Identifier(name), SQL(definition)) for name, definition in unproven]
+
+
 def _note(reader: Connection, loader: Connection, operation: Operation) -> None:
     """What the leaf holds: which Iceberg snapshot, and which versions of the delta."""
     managed = operation.managed
@@ -210,6 +224,18 @@ def _name(operation: Operation) -> Identifier:
 def written(managed: Managed) -> Composable:
     """The columns that can be written; generated ones are computed again."""
     return SQL(", ").join(Identifier(c.name) for c in managed.table.columns if not c.generated)
+
+
+def _forbidden(operation: Operation, error: psycopg.Error) -> RefusedError:
+    """Postgres believes a constraint of cold rows without a look, and looks when they come back."""
+    said = error.diag
+    broken = said.constraint_name or f"NOT NULL of column {said.column_name}"
+    return RefusedError(
+        f"{operation.period} stays in the lake: rows of it do not satisfy {broken}",
+        detail=" ".join(text for text in (said.message_primary, said.message_detail) if text),
+        hint="it was added when they were cold: correct them (`frostline sync` has the statement), or drop the"
+        " constraint, then run the same command again",
+    )
 
 
 def _failed(operation: Operation, error: psycopg.Error) -> OperationError:

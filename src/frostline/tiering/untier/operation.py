@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
+from frostline.delta.follow import recorded
 from frostline.errors import OperationError
 from frostline.faults import reached
 from frostline.model.bounds import Range, parse_bound
@@ -97,7 +98,8 @@ def check_columns(connection: Connection, before: Managed, period: Period) -> No
     """By number: a column of the same name and type may be another one, and the leaf has values of before."""
     now = registry.get_by_id(connection, before.id)
     known = [[(c.number, c.name, c.type, c.generated) for c in one.table.columns] for one in (before, now)]
-    if known[0] != known[1]:
+    computed = any(found.computed is not None for found in recorded(connection, before.id).values())
+    if known[0] != known[1] or computed:
         raise altered(before, period)
 
 

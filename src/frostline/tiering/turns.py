@@ -1,0 +1,51 @@
+"""Whether somebody else has changed the lake under our name.
+
+A snapshot of a disk, and a base backup that is started as it is, have cluster, database and timeline of the original,
+and so have two standbys that were both promoted: no look at Postgres tells them apart. So every operation leaves a word
+of its own beside the table's files, which is committed here first. Who finds one there that he does not know is not the
+one that changed the lake last.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from frostline.catalog.database import Connection
+from frostline.catalog.registry import Managed
+from frostline.config import Settings
+from frostline.errors import RefusedError
+from frostline.lake import catalog as lake
+
+
+def is_ours(connection: Connection, settings: Settings, managed: Managed) -> bool:
+    """Whether nobody else has changed the lake since this database did."""
+    word = lake.word(settings, managed)
+    if word is None:
+        return True  # nothing was archived yet, or by a version that left no words
+    known = "SELECT FROM frostline.turns WHERE table_id = %s AND word::text = %s"
+    return connection.execute(known, (managed.id, word)).fetchone() is not None
+
+
+def check(connection: Connection, settings: Settings, managed: Managed) -> None:
+    """Before files are removed; the caller holds the table's lock."""
+    if not is_ours(connection, settings, managed):
+        raise RefusedError(
+            f"another database has changed the lake of {managed.table} under the name of this one; nothing was changed",
+            detail="one is a copy of the other's disk, or a base backup that was started as it is",
+            hint="this one is the copy, and the other one lives on: frostline adopt --copy\n"
+            "this one goes on, and the other one is gone or stopped: frostline adopt --successor",
+        )
+
+
+def take(connection: Connection, settings: Settings, managed: Managed) -> None:
+    """At an operation's beginning: whoever was copied from us, or we from him, will know."""
+    check(connection, settings, managed)
+    leave_word(connection, settings, managed)
+
+
+def leave_word(connection: Connection, settings: Settings, managed: Managed) -> None:
+    """Committed here before it is in the lake, so that whoever dies in between still knows the one that is there."""
+    word = str(uuid.uuid4())
+    connection.execute("INSERT INTO frostline.turns (table_id, word) VALUES (%s, %s)", (managed.id, word))
+    if lake.leave_word(settings, managed, word):
+        connection.execute("DELETE FROM frostline.turns WHERE table_id = %s AND word <> %s", (managed.id, word))

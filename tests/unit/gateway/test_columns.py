@@ -1,0 +1,84 @@
+"""Columns in memory: kept for whoever asks twice, within bounds, and no longer than somebody reads them."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from frostline.catalog.cold import ColdColumn
+from frostline.gateway.cancel import Canceller
+from frostline.gateway.columns import Columns, Kept, width
+from frostline.gateway.rows import Cursors
+from frostline.lake.storage import Local
+from frostline.model.types import storage
+
+NUMBERS = "SELECT i AS c1 FROM range({}) AS t (i)"
+
+
+class Reader:
+    """A session that asks for columns."""
+
+    def __init__(self, capacity: int) -> None:
+        self.engine = duckdb.connect()
+        self.columns = Columns(self.engine, capacity)
+        self.cursors = Cursors(self.engine, Local("."))
+
+    def get(self, text: str, weight: int = 10) -> Kept | None:
+        return self.columns.get(text, weight, self.cursors, Canceller())
+
+    @property
+    def tables(self) -> list[str]:
+        return [name for (name,) in self.engine.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader(50)
+
+
+def test_who_asks_for_the_second_time_has_it_kept(reader: Reader) -> None:
+    text = NUMBERS.format(7)
+    assert reader.get(text) is None
+    assert reader.tables == []
+    kept = reader.get(text)
+    assert kept is not None
+    assert reader.engine.execute(f"SELECT sum(c1) FROM {kept.name}").fetchone() == (21,)
+    assert reader.get(text) is kept
+    assert reader.columns.counts() == {
+        "columns_hits": 1,
+        "columns_misses": 1,
+        "columns_entries": 1,
+        "columns_bytes": 10,
+    }
+
+
+def test_it_goes_when_there_is_no_room_and_nobody_reads_it(reader: Reader) -> None:
+    held = [reader.get(NUMBERS.format(n)) or reader.get(NUMBERS.format(n)) for n in range(6)]
+    assert reader.columns.counts()["columns_bytes"] == 50
+    assert len(reader.tables) == 6  # the first is still read by somebody
+    held.clear()
+    assert len(reader.tables) == 5
+
+
+def test_what_would_push_out_most_of_the_rest_is_not_kept(reader: Reader) -> None:
+    assert [reader.get(NUMBERS.format(7), 26) for _ in range(3)] == [None, None, None]
+    assert reader.tables == []
+
+
+def test_what_cannot_be_read_is_left_to_others_and_not_tried_again(reader: Reader) -> None:
+    text = "SELECT * FROM gone"
+    assert [reader.get(text) for _ in range(3)] == [None, None, None]
+    reader.engine.execute("CREATE TABLE gone (i int)")
+    assert reader.get(text) is None
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [(["int8", "timestamptz", "int4"], 20), (["bool", "uuid", "float4"], 21), (["int8", "text"], None), ([], 0)],
+)
+def test_how_wide_a_row_is(types: list[str], expected: int | None) -> None:
+    columns = [
+        ColdColumn(n, "c", name, name, 0, -1, name, False, False, storage(name), n, "c", None, True, True)
+        for n, name in enumerate(types)
+    ]
+    assert width(columns) == expected
