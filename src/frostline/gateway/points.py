@@ -12,17 +12,19 @@ from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway import lexer
 from frostline.gateway.bench import FEW_ROWS
 from frostline.gateway.clauses import Select
+from frostline.gateway.encode import FEW_VALUES
 from frostline.gateway.expressions.tree import Unknown
 from frostline.gateway.names import Source
-from frostline.gateway.rows import FixedRows
+from frostline.gateway.rows import BatchRows, FixedRows, Rows
 from frostline.gateway.scan import Scan, count_files, lake_rows, removed
 from frostline.gateway.view import Version, View
 from frostline.gateway.wire.messages import Field
 from frostline.lake import point
 from frostline.lake.pruning import Among, Column, Compare, Condition
+from frostline.lake.texts import moment
 
 _OF_LAKE = "0"
-_MOST = 1000  # rows that are made without an engine: of more, DuckDB makes them sooner
+_MOST = 10_000  # rows that are made without an engine: of more, DuckDB makes them sooner
 _WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 
 
@@ -37,6 +39,12 @@ class Point:
 
 class PointRows(FixedRows):
     """Rows that were looked up in their file."""
+
+    path = "file"
+
+
+class PointBatch(BatchRows):
+    """The same, of many rows."""
 
     path = "file"
 
@@ -97,22 +105,23 @@ def sought(
 
 def answer(
     view: View, source: Source, table: ColdTable, found: Point, conditions: Sequence[Condition], keys: tuple[str, ...]
-) -> FixedRows | None:
+) -> Rows | None:
     """The rows; None: DuckDB has to be asked. `keys` are as for `cold_rows`."""
     wanted = sought(source, table, found.columns, conditions, lambda: keys)
     # A version may satisfy what is said of the key, and not the rest.
     wanted = replace(wanted, most=_MOST, key=wanted.key if len(conditions) <= len(table.primary_key) else None)
     expect(view, wanted)  # Postgres looks for versions while we read
     scan = lake_rows(view, source, table, found.read, conditions)
-    versions = few(view, scan, wanted)
-    if versions is None:
+    held = _held(view, scan, wanted)
+    if held is None:
         return None
-    kind = FixedRows
-    if versions and versions[0].number != _OF_LAKE:
-        kind = VersionRows
-    elif scan.files:
-        kind = PointRows
-    return kind(found.fields, [version.values for version in versions])
+    if isinstance(held, Version):
+        return VersionRows(found.fields, [held.values])
+    if held.count * len(found.columns) > FEW_VALUES:
+        batch = held.batch()
+        return None if batch is None else PointBatch(found.fields, batch)
+    rows = held.rows()
+    return None if rows is None else (PointRows if scan.files else FixedRows)(found.fields, rows)
 
 
 def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
@@ -123,26 +132,34 @@ def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
 
 def few(view: View, scan: Scan, wanted: Sought) -> list[Version] | None:
     """The rows, or more than those; `scan` is what the lake has. None: ask DuckDB."""
+    held = _held(view, scan, wanted)
+    if isinstance(held, Version):
+        return [held]
+    rows = None if held is None else held.rows()
+    return None if rows is None else [Version(_OF_LAKE, values) for values in rows]
+
+
+def _held(view: View, scan: Scan, wanted: Sought) -> Version | point.Found | None:
+    """The newest version, or what is in the file; None: ask DuckDB."""
     if removed(wanted.source, wanted.table):
-        return []
-    rows = _of_file(scan, wanted) if scan.files else []
+        return point.NOTHING
+    found = _of_file(scan, wanted) if scan.files else point.NOTHING
     if wanted.key is not None:
         newest = view.newest(wanted.source, wanted.table, wanted.key, wanted.columns)
         if newest is not None:
-            return [] if newest.removed else [newest]
-    elif rows is not None and view.delta(wanted.source, wanted.table, wanted.keys) is not None:
+            return point.NOTHING if newest.removed else newest
+    elif found is not None and view.delta(wanted.source, wanted.table, wanted.keys) is not None:
         return None
-    if rows is None:
-        return None
-    count_files(view, scan)
-    return [Version(_OF_LAKE, values) for values in rows]
+    if found is not None:
+        count_files(view, scan)
+    return found
 
 
-def _of_file(scan: Scan, wanted: Sought) -> list[point.Row] | None:
+def _of_file(scan: Scan, wanted: Sought) -> point.Found | None:
     if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, wanted.columns)):
         return None
     numbers = [column.field_id or 0 for column in wanted.columns]
-    return point.rows(scan.files[0].path, _spans(wanted.conditions), numbers, wanted.most)
+    return point.find(scan.files[0].path, _spans(wanted.conditions), numbers, wanted.most)
 
 
 def _key(table: ColdTable, columns: Sequence[ColdColumn], equal: Mapping[int, int]) -> tuple[str, ...] | None:
@@ -160,9 +177,9 @@ def _is(column: ColdColumn, value: int) -> str:
         case "date":
             literal = f"date '1970-01-01' + {value}"
         case "timestamp":
-            literal = f"timestamp '{point.moment(value)}'"
+            literal = f"timestamp '{moment(value)}'"
         case "timestamptz":
-            literal = f"timestamptz '{point.moment(value)}+00'"
+            literal = f"timestamptz '{moment(value)}+00'"
         case _:
             literal = str(value)
     return f"({lexer.identifier(column.name)} = {literal})"

@@ -63,8 +63,29 @@ class FixedRows(Rows):
         end = len(self._rows) if wanted is None else self._at + wanted
         taken = self._rows[self._at : end]
         self._at += len(taken)
-        for row in taken:
-            yield messages.data_row([None if value is None else value.encode() for value in row]), 1
+        if taken:
+            yield b"".join(_message(row) for row in taken), len(taken)
+
+    def restart(self) -> None:
+        self._at = 0
+
+
+def _message(row: Sequence[str | None]) -> bytes:
+    return messages.data_row([None if value is None else value.encode() for value in row])
+
+
+class BatchRows(Rows):
+    """Rows known beforehand, of which there may be many."""
+
+    def __init__(self, fields: Sequence[Field], batch: pa.RecordBatch) -> None:
+        self.fields = fields
+        self._batch = batch
+        self._at = 0
+
+    def take(self, wanted: int | None) -> Iterator[Piece]:
+        part = self._batch.slice(self._at, wanted)
+        self._at += part.num_rows
+        yield from _pieces(part)
 
     def restart(self) -> None:
         self._at = 0

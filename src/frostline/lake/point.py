@@ -6,10 +6,9 @@ their bounds and their bloom filters. Of everything else the answer is that Duck
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from frostline.lake import bloom
 from frostline.lake.cache import ByteCache
 from frostline.lake.storage import local_path
+from frostline.lake.texts import Texts, texts
 
 FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
@@ -29,11 +29,9 @@ _GROUPS = 3  # are read, with all that filters take for possible; more are left 
 _FILTERED = 128  # row groups whose filters are asked; of more, DuckDB asks them
 _FILTERS = 32 * 1024 * 1024
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
-_EPOCH = datetime(1970, 1, 1)  # of moments and of local times alike
 _ALONE = 8  # columns: so few are read sooner than other threads wake up
 _ONE_BY_ONE = 4  # rows: so few are taken sooner without a copy of them
 
-Text = Callable[[Any], str]
 Row = list[str | None]
 Span = tuple[int, int]  # both are in it
 Spans = Mapping[int, Span]  # by field id
@@ -48,7 +46,7 @@ class _NotPlain(Exception):
 class _Column:
     place: int
     type: pa.DataType
-    text: Text | None  # None: not known here
+    texts: Texts | None  # None: not known here
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,73 @@ class _Values:
         return None if self.array.null_count else self.array.view(type_).to_numpy()
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one row group."""
+
+    columns: Mapping[int, pa.Array]  # by place
+    at: Any  # the rows' places
+
+    def listed(self, column: _Column) -> list[str | None]:
+        """A column's texts, value by value."""
+        assert column.texts is not None
+        array, write = self.columns[column.place], column.texts.one
+        # Arrow takes as long for a moment with its zone as for everything else.
+        moments = pa.types.is_timestamp(column.type)
+        if len(self.at) < _ONE_BY_ONE:
+            found = [array[row] for row in self.at.tolist()]
+            values = [value.value if moments else value.as_py() for value in found]
+        else:
+            some = self._taken(array)
+            values = (some.view(pa.int64()) if moments else some).to_pylist()
+        return [None if value is None else write(value) for value in values]
+
+    def together(self, column: _Column) -> pa.Array:
+        """A column's texts, all at once."""
+        assert column.texts is not None
+        return column.texts.all(self._taken(self.columns[column.place]))
+
+    def _taken(self, array: pa.Array) -> pa.Array:
+        if self.at[-1] - self.at[0] == len(self.at) - 1:
+            return array.slice(self.at[0], len(self.at))
+        return array.take(pa.array(self.at))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of a file, of which the texts are made when somebody wants them. None: DuckDB has to be asked."""
+
+    _columns: Sequence[_Column]
+    _parts: Sequence[_Part] = ()
+
+    @property
+    def count(self) -> int:
+        return _count(self._parts)
+
+    def rows(self) -> list[Row] | None:
+        """Of few rows the sooner way."""
+        with _plain:
+            each = {column.place: column for column in self._columns}  # keys are asked for twice
+            found: list[Row] = []
+            for part in self._parts:
+                texts = {place: part.listed(column) for place, column in each.items()}
+                found += [list(row) for row in zip(*(texts[c.place] for c in self._columns), strict=True)]
+            return found
+        return None
+
+    def batch(self) -> pa.RecordBatch | None:
+        """Of many."""
+        with _plain:
+            names = [str(at) for at in range(len(self._columns))]
+            arrays = [pa.chunked_array([p.together(c) for p in self._parts], pa.string()) for c in self._columns]
+            return pa.RecordBatch.from_arrays([array.combine_chunks() for array in arrays], names)
+        return None
+
+
+NOTHING = Found(())
+_plain = contextlib.suppress(  # whoever reads it next says what is wrong, if anything is
+    _NotPlain, OSError, ValueError, OverflowError, pa.ArrowException
+)
 _files: ByteCache[_File] = ByteCache(FOOTERS)
 _values: ByteCache[_Values] = ByteCache(VALUES)
 _filters: ByteCache[bloom.Filter] = ByteCache(_FILTERS)
@@ -123,18 +188,17 @@ def endless(span: Span) -> bool:
     return span[0] <= ALL[0] or ALL[1] <= span[1]
 
 
-def rows(location: str, spans: Spans, wanted: Sequence[int], most: int) -> list[Row] | None:
-    """Texts of columns, by field id, in the rows with such values: at most so many. None: DuckDB has to be asked.
+def find(location: str, spans: Spans, wanted: Sequence[int], most: int) -> Found | None:
+    """Columns, by field id, of the rows with such values: at most so many. None: DuckDB has to be asked.
 
     The values are whole numbers, days since 1970 or microseconds since then.
     """
     path = local_path(location)
     if path is None or not spans:
         return None
-    try:
-        return _rows(path, _files.get(path, partial(_footer, path)), spans, wanted, most)
-    except (_NotPlain, OSError, ValueError, OverflowError, pa.ArrowException):
-        return None  # whoever reads it next says what is wrong, if anything is
+    with _plain:
+        return _find(path, _files.get(path, partial(_footer, path)), spans, wanted, most)
+    return None
 
 
 def cache_counts() -> dict[str, int]:
@@ -146,16 +210,22 @@ def cache_counts() -> dict[str, int]:
     }
 
 
-def _rows(path: str, file: _File, spans: Spans, wanted: Sequence[int], most: int) -> list[Row]:
+def _find(path: str, file: _File, spans: Spans, wanted: Sequence[int], most: int) -> Found:
     compared = [(file.column(number), span) for number, span in spans.items()]
     columns = [file.column(number) for number in wanted]
+    if any(column.texts is None for column in columns):
+        raise _NotPlain
     groups = _possible(path, file, compared)
     if len(groups) > _GROUPS or _likely(file, groups, compared) > 4 * most:
         raise _NotPlain
-    found: list[Row] = []
+    parts: list[_Part] = []
     for group in groups:
-        found += _of_group(path, file, group, compared, columns, most - len(found))
-    return found
+        parts += _of_group(path, file, group, compared, columns, most - _count(parts))
+    return Found(columns, parts)
+
+
+def _count(parts: Sequence[_Part]) -> int:
+    return sum(len(part.at) for part in parts)
 
 
 def _possible(path: str, file: _File, compared: Sequence[tuple[_Column, Span]]) -> list[int]:
@@ -195,7 +265,7 @@ def _of_group(
     compared: Sequence[tuple[_Column, Span]],
     columns: Sequence[_Column],
     most: int,
-) -> list[Row]:
+) -> list[_Part]:
     if file.metadata.row_group(group).total_byte_size > _GROUP_BYTES:
         raise _NotPlain
     places = {column.place for column, _ in compared}
@@ -209,8 +279,7 @@ def _of_group(
         return []
     each = {column.place: column for column in columns}  # keys are asked for twice
     read |= _read(path, file.metadata, group, each.keys() - places)
-    texts = {place: _texts(column, read[place].array, at) for place, column in each.items()}
-    return [list(row) for row in zip(*(texts[column.place] for column in columns), strict=True)]
+    return [_Part({place: read[place].array for place in each}, at)]
 
 
 def _where(read: Mapping[int, _Values], compared: Sequence[tuple[_Column, Span]]) -> Any:
@@ -273,22 +342,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _texts(column: _Column, array: pa.Array, at: Any) -> list[str | None]:
-    write = column.text
-    if write is None:
-        raise _NotPlain
-    # Arrow takes as long for a moment with its zone as for everything else.
-    moments = pa.types.is_timestamp(column.type)
-    if len(at) < _ONE_BY_ONE:
-        found = [array[row] for row in at.tolist()]
-        values = [value.value if moments else value.as_py() for value in found]
-    else:
-        together = at[-1] - at[0] == len(at) - 1
-        some = array.slice(at[0], len(at)) if together else array.take(pa.array(at))
-        values = (some.view(pa.int64()) if moments else some).to_pylist()
-    return [None if value is None else write(value) for value in values]
-
-
 def _footer(path: str) -> _File:
     metadata = pq.read_metadata(path)
     fields = metadata.schema.to_arrow_schema()
@@ -299,7 +352,7 @@ def _footer(path: str) -> _File:
         number = (column.metadata or {}).get(b"PARQUET:field_id")
         if number is not None:
             type_ = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
-            known[int(number)] = _Column(place, type_, _writer(type_))
+            known[int(number)] = _Column(place, type_, texts(type_))
     return _File(metadata, known)
 
 
@@ -316,42 +369,3 @@ def _integers(type_: pa.DataType) -> pa.DataType | None:
     if pa.types.is_int64(type_) or (pa.types.is_timestamp(type_) and type_.unit == "us"):
         return pa.int64()
     return None
-
-
-def _writer(type_: pa.DataType) -> Text | None:
-    """How values are written so that Postgres reads the same ones."""
-    return next((write for known, write in _WRITERS if known(type_)), None)
-
-
-def _uuid(value: bytes) -> str:
-    return str(uuid.UUID(bytes=value))
-
-
-def moment(micros: int) -> str:
-    """Microseconds since 1970 as Postgres reads them; or OverflowError."""
-    value = _EPOCH + timedelta(microseconds=micros)
-    return value.isoformat(" ").rstrip("0") if value.microsecond else value.isoformat(" ")
-
-
-def _moments(zone: str | None, type_: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(type_) and type_.unit == "us" and type_.tz == zone)
-
-
-def _uuids(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_fixed_size_binary(type_) and type_.byte_width == 16)
-
-
-_WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Text], ...] = (
-    (pa.types.is_int32, str),
-    (pa.types.is_int64, str),
-    (pa.types.is_string, str),
-    (pa.types.is_boolean, lambda value: "t" if value else "f"),
-    # Of a real: as a double it is the same, and no other real is nearer.
-    (lambda type_: pa.types.is_float32(type_) or pa.types.is_float64(type_), repr),
-    (pa.types.is_date32, str),
-    (partial(_moments, None), moment),
-    (partial(_moments, "UTC"), lambda micros: f"{moment(micros)}+00"),
-    (pa.types.is_decimal128, lambda value: format(value, "f")),
-    (pa.types.is_binary, lambda value: f"\\x{value.hex()}"),
-    (_uuids, _uuid),
-)

@@ -269,64 +269,93 @@ def test_a_bare_count_reads_no_file_and_is_exact(any_world: World) -> None:
     assert (count(), count("events_02")) == (745, 696)
 
 
-@pytest.mark.parametrize("any_world", ["18"], indirect=True)  # the gateway's business alone
-def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: World) -> None:
-    world = any_world
-    world.run(TABLE.format("events"))
-    world.register("public.events")
-    world.archive("public.events")
-    connection = world.connect()
+class Asked:
+    """A session, and who has answered it."""
 
-    def look_up(where: str) -> tuple[list[tuple[Any, ...]], list[str]]:
-        """The rows, and who has answered."""
-        before = counts()
-        rows = connection.execute(f"SELECT v, id FROM public.events WHERE {where}").fetchall()
-        return rows, [path for path, count in counts().items() if count > before.get(path, 0)]
+    def __init__(self, world: World) -> None:
+        self.connection, self._gateway = world.connect(), world.gateway
 
-    def counts() -> dict[str, int]:
-        found = re.findall(r'queries_total\{path="(\w+)"\} (\d+)', world.gateway._metrics.text())
+    def rows(self, where: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+        before = self._counts()
+        rows = self.connection.execute(f"SELECT v, id FROM public.events WHERE {where}").fetchall()
+        return rows, [path for path, count in self._counts().items() if count > before.get(path, 0)]
+
+    def _counts(self) -> dict[str, int]:
+        found = re.findall(r'queries_total\{path="(\w+)"\} (\d+)', self._gateway._metrics.text())
         return {path: int(count) for path, count in found}
 
+
+@pytest.fixture
+def asked(any_world: World) -> Asked:
+    any_world.run(TABLE.format("events"))
+    any_world.register("public.events")
+    any_world.archive("public.events")
+    return Asked(any_world)
+
+
+@pytest.mark.parametrize("any_world", ["18"], indirect=True)  # the gateway's business alone
+def test_rows_between_two_values_are_read_from_their_file(any_world: World, asked: Asked) -> None:
+    assert asked.rows("id = 700 AND ts >= '2020-01-02' AND ts < '2020-02-01'") == ([(700, 700)], ["file"])
+    assert asked.rows("id = 700 AND ts >= '2020-01-02' AND ts < '2020-01-03'") == ([], ["file"])
+    hours = "ts > '2020-01-03 00:00Z' AND ts <= '2020-01-03 05:00Z' AND id"
+    some = any_world.run(f"SELECT v, id FROM public.events WHERE {hours} + 0 > 0")
+    assert len(some) == 5
+    assert asked.rows(f"{hours} BETWEEN 0 AND 1000000") == (some, ["file"])
+    assert asked.rows(f"{hours} > {some[-1][1]}") == ([], ["file"])
+    days = "ts >= '2020-01-03' AND ts < '2020-01-19' AND id"
+    many = any_world.run(f"SELECT v, id FROM public.events WHERE {days} + 0 > 0")
+    assert len(many) == 16 * 24  # so many that their texts are made a column at once
+    assert asked.rows(f"{days} BETWEEN 0 AND 1000000") == (many, ["file"])
+    ((server,),) = any_world.run("SELECT quote_ident(srvname) FROM pg_foreign_server")
+    any_world.run(f"ALTER SERVER {server} OPTIONS (SET fetch_size '100')")
+    assert asked.rows(f"{days} BETWEEN 0 AND 1000000") == (many, ["file"])
+    again = f"SELECT n, v, id FROM generate_series(1, 2) n CROSS JOIN LATERAL (SELECT * FROM public.events WHERE {days}"
+    twice = asked.connection.execute(f"{again} BETWEEN n - n AND 1000000 OFFSET 0) e").fetchall()
+    assert twice == [(n, *row) for n in (1, 2) for row in many]
+    with asked.connection.transaction():
+        asked.connection.execute(
+            f"DECLARE c CURSOR FOR SELECT v, id FROM public.events WHERE {days} BETWEEN 0 AND 1000000"
+        )
+        fetched = [asked.connection.execute("FETCH 100 FROM c").fetchall() for _ in range(5)]
+        assert [row for rows in fetched for row in rows] == many
+    assert asked.rows(f"{hours} + 0 > 0") == (some, ["duckdb"])
+    with asked.connection.transaction(force_rollback=True):
+        assert asked.connection.execute(f"DELETE FROM public.events WHERE {hours} = {some[2][1]}").rowcount == 1
+        assert asked.rows(f"{hours} BETWEEN 0 AND 1000000")[0] == [*some[:2], *some[3:]]
+
+
+@pytest.mark.parametrize("any_world", ["18"], indirect=True)  # the gateway's business alone
+def test_a_look_up_is_read_from_its_file_until_its_row_has_changed(any_world: World, asked: Asked) -> None:
     def at(id_: int) -> str:
         return f"id = {id_} AND ts = timestamptz '2020-01-01' + {id_} * interval '1 h'"
 
     def moment(id_: int) -> str:
-        ((text,),) = world.run(f"SELECT (timestamptz '2020-01-01' + {id_} * interval '1 h')::text")
+        ((text,),) = any_world.run(f"SELECT (timestamptz '2020-01-01' + {id_} * interval '1 h')::text")
         return f"id = {id_} AND ts = '{text}'"
 
-    assert look_up(moment(700)) == ([(700, 700)], ["file"])
-    assert look_up(moment(700).replace("700", "701")) == ([], ["file"])  # one column fits, the other does not
-    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-02-01'") == ([(700, 700)], ["file"])
-    assert look_up("id = 700 AND ts >= '2020-01-02' AND ts < '2020-01-03'") == ([], ["file"])
-    hours = "ts > '2020-01-03 00:00Z' AND ts <= '2020-01-03 05:00Z' AND id"
-    some = world.run(f"SELECT v, id FROM public.events WHERE {hours} + 0 > 0")
-    assert len(some) == 5
-    assert look_up(f"{hours} BETWEEN 0 AND 1000000") == (some, ["file"])
-    assert look_up(f"{hours} > {some[-1][1]}") == ([], ["file"])
-    assert look_up(f"{hours} + 0 > 0") == (some, ["duckdb"])
-    with connection.transaction(force_rollback=True):
-        assert connection.execute(f"DELETE FROM public.events WHERE {hours} = {some[2][1]}").rowcount == 1
-        assert look_up(f"{hours} BETWEEN 0 AND 1000000")[0] == [*some[:2], *some[3:]]
-    assert look_up("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
-    assert set(look_up("id = 1000")[1]) == {"file", "known"}
-    assert look_up(at(1000))[0] == [(1000, 1000)]
+    connection = asked.connection
+    assert asked.rows(moment(700)) == ([(700, 700)], ["file"])
+    assert asked.rows(moment(700).replace("700", "701")) == ([], ["file"])  # one column fits, the other does not
+    assert asked.rows("id = 700 AND id = 701 AND ts < '2020-02-01'")[0] == []
+    assert set(asked.rows("id = 1000")[1]) == {"file", "known"}
+    assert asked.rows(at(1000))[0] == [(1000, 1000)]
     for change, rows, path in (
         ("UPDATE public.events SET v = -1", [(-1, 700)], "delta"),
         ("DELETE FROM public.events", [], "file"),
     ):
         with connection.transaction(force_rollback=True):
             assert connection.execute(f"{change} WHERE {moment(700)}").rowcount == 1
-            assert look_up(moment(700)) == (rows, [path])
-            assert look_up(f"{moment(700)} AND v = 700") == ([], ["duckdb"])
-            assert look_up(moment(702)) == ([(702, 702)], ["file"])
-        assert look_up(moment(700)) == ([(700, 700)], ["file"])
+            assert asked.rows(moment(700)) == (rows, [path])
+            assert asked.rows(f"{moment(700)} AND v = 700") == ([], ["duckdb"])
+            assert asked.rows(moment(702)) == ([(702, 702)], ["file"])
+        assert asked.rows(moment(700)) == ([(700, 700)], ["file"])
     connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {moment(700)}")
-    assert look_up(moment(700)) == ([(701, 700)], ["delta"])
-    assert look_up(moment(703)) == ([(703, 703)], ["file"])
+    assert asked.rows(moment(700)) == ([(701, 700)], ["delta"])
+    assert asked.rows(moment(703)) == ([(703, 703)], ["file"])
     connection.execute(f"UPDATE public.events SET v = v + 1 WHERE {moment(700)} AND v = 700")
-    assert look_up(moment(700)) == ([(701, 700)], ["delta"])
+    assert asked.rows(moment(700)) == ([(701, 700)], ["delta"])
     connection.execute(f"DELETE FROM public.events WHERE {moment(700)} AND v = 701")
-    assert look_up(moment(700)) == ([], ["file"])
+    assert asked.rows(moment(700)) == ([], ["file"])
 
 
 KEYED = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -52,18 +52,38 @@ def written(path: Path, columns: Columns, **options: Any) -> str:
     return path.as_uri()
 
 
+def rows(location: str, spans: point.Spans, wanted: Sequence[int], most: int) -> list[point.Row] | None:
+    found = point.find(location, spans, wanted, most)
+    return None if found is None else found.rows()
+
+
 def exactly(values: Mapping[int, int]) -> dict[int, point.Span]:
     return {number: (value, value) for number, value in values.items()}
 
 
+def one_by_one(location: str, keys: Sequence[int]) -> list[point.Row]:
+    return [row for key in keys for row in rows(location, exactly({1: key}), [7, 1], 10) or ()]
+
+
+def together(location: str, keys: Sequence[int]) -> list[point.Row]:
+    found = point.find(location, {1: (keys[0], keys[-1])}, [7, 1], len(keys))
+    assert found is not None
+    batch = found.batch()
+    assert batch is not None
+    return [list(row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+@pytest.mark.parametrize("read", [one_by_one, together])
 @pytest.mark.parametrize("name", TYPES)
-def test_postgres_reads_the_same_values(name: str, dsn: str, tmp_path: Path) -> None:
+def test_postgres_reads_the_same_values(
+    name: str, read: Callable[[str, Sequence[int]], list[point.Row]], dsn: str, tmp_path: Path
+) -> None:
     type_, values = TYPES[name]
     keys = list(range(len(values) + 1))
-    location = written(tmp_path / "a.parquet", {1: (pa.int64(), keys), 7: (type_, [*values, None])})
-    found = [point.rows(location, exactly({1: key}), [7, 1], 10) for key in keys]
-    assert [row[1] for rows in found for row in rows or ()] == [str(key) for key in keys]
-    texts = [rows[0][0] for rows in found if rows is not None]
+    columns = {1: (pa.int64(), keys), 7: (type_, [*values, None])}
+    found = read(written(tmp_path / "a.parquet", columns, row_group_size=len(values)), keys)
+    assert [row[1] for row in found] == [str(key) for key in keys]
+    texts = [row[0] for row in found]
     assert texts.pop() is None
     with psycopg.connect(dsn, autocommit=True) as connection:
         for text, value in zip(texts, values, strict=True):
@@ -78,48 +98,44 @@ def test_rows_are_found_by_every_kind_of_value_and_null_is_none(tmp_path: Path) 
     numbers = [number if number % 3 else None for number in range(100)]
     columns: Columns = {1: (pa.int64(), numbers), 2: (pa.int32(), list(range(100))), 3: (pa.date32(), [DAY] * 100)}
     location = written(tmp_path / "a.parquet", columns, row_group_size=20)
-    assert point.rows(location, exactly({1: 50}), [2], 10) == [["50"]]
-    assert point.rows(location, exactly({1: 51}), [2], 10) == []
-    assert point.rows(location, exactly({2: 51}), [1, 3], 10) == [[None, "2024-02-29"]]
-    assert point.rows(location, exactly({1: 50, 2: 50}), [2], 10) == [["50"]]
-    assert point.rows(location, exactly({1: 50, 2: 52}), [2], 10) == []
-    assert point.rows(location, exactly({2: 51}), [3], 10) == [
-        ["2024-02-29"]
-    ]  # other columns of a row group that is known
-    assert point.rows(location, exactly({2: 2**70}), [3], 10) == []
-    assert point.rows(location, exactly({1: 0}), [2], 10) == []
+    assert rows(location, exactly({1: 50}), [2], 10) == [["50"]]
+    assert rows(location, exactly({1: 51}), [2], 10) == []
+    assert rows(location, exactly({2: 51}), [1, 3], 10) == [[None, "2024-02-29"]]
+    assert rows(location, exactly({1: 50, 2: 50}), [2], 10) == [["50"]]
+    assert rows(location, exactly({1: 50, 2: 52}), [2], 10) == []
+    assert rows(location, exactly({2: 51}), [3], 10) == [["2024-02-29"]]  # other columns of a row group that is known
+    assert rows(location, exactly({2: 2**70}), [3], 10) == []
+    assert rows(location, exactly({1: 0}), [2], 10) == []
 
 
 def test_what_is_not_plain_is_for_duckdb(tmp_path: Path) -> None:
     columns: Columns = {1: (pa.int64(), [1, 2, 3, 1]), 2: (pa.float64(), [1.0] * 4), 3: (pa.string(), ["x"] * 4)}
     location = written(tmp_path / "a.parquet", columns, row_group_size=2)
-    assert point.rows(location, exactly({1: 3}), [3], 10) == [["x"]]
-    assert point.rows(location, exactly({1: 1}), [3], 10) == [["x"]] * 2
+    assert rows(location, exactly({1: 3}), [3], 10) == [["x"]]
+    assert rows(location, exactly({1: 1}), [3], 10) == [["x"]] * 2
     spread = written(tmp_path / "spread.parquet", {1: (pa.int64(), [1] * 4)}, row_group_size=1)
-    assert point.rows(spread, exactly({1: 1}), [1], 10) is None  # four row groups may have it
-    assert point.rows(location, exactly({2: 1}), [3], 10) is None  # no whole number
-    assert point.rows(location, exactly({1: 3}), [4], 10) is None  # a column that the file does not have
-    assert point.rows(location, exactly({4: 3}), [3], 10) is None
-    assert point.rows(location, exactly({}), [3], 10) is None
-    assert point.rows("s3://bucket/a.parquet", exactly({1: 3}), [3], 10) is None
-    assert point.rows((tmp_path / "gone.parquet").as_uri(), exactly({1: 3}), [3], 10) is None
+    assert rows(spread, exactly({1: 1}), [1], 10) is None  # four row groups may have it
+    assert rows(location, exactly({2: 1}), [3], 10) is None  # no whole number
+    assert rows(location, exactly({1: 3}), [4], 10) is None  # a column that the file does not have
+    assert rows(location, exactly({4: 3}), [3], 10) is None
+    assert rows(location, exactly({}), [3], 10) is None
+    assert rows("s3://bucket/a.parquet", exactly({1: 3}), [3], 10) is None
+    assert rows((tmp_path / "gone.parquet").as_uri(), exactly({1: 3}), [3], 10) is None
     (tmp_path / "no.parquet").write_bytes(b"no Parquet")
-    assert point.rows((tmp_path / "no.parquet").as_uri(), exactly({1: 3}), [3], 10) is None
+    assert rows((tmp_path / "no.parquet").as_uri(), exactly({1: 3}), [3], 10) is None
     many = written(tmp_path / "many.parquet", {1: (pa.int64(), [7] * 11)})
-    assert point.rows(many, exactly({1: 7}), [1], 10) is None
-    assert point.rows(many, exactly({1: 7}), [1], 11) == [["7"]] * 11
+    assert rows(many, exactly({1: 7}), [1], 10) is None
+    assert rows(many, exactly({1: 7}), [1], 11) == [["7"]] * 11
     pair = pa.struct([("a", pa.int64()), ("b", pa.int64())])
     nested = written(tmp_path / "nested.parquet", {1: (pair, [{"a": 5, "b": 6}]), 2: (pa.int64(), [1])})
-    assert point.rows(nested, exactly({2: 1}), [2], 10) is None
+    assert rows(nested, exactly({2: 1}), [2], 10) is None
     listed = written(tmp_path / "list.parquet", {1: (pa.list_(pa.int64()), [[1, 2]]), 2: (pa.int64(), [1])})
-    assert point.rows(listed, exactly({2: 1}), [1], 10) is None
-    assert point.rows(listed, exactly({2: 1}), [2], 10) == [["1"]]
+    assert rows(listed, exactly({2: 1}), [1], 10) is None
+    assert rows(listed, exactly({2: 1}), [2], 10) == [["1"]]
     zoned = {1: (pa.int64(), [1]), 2: (pa.timestamp("us", "Europe/Berlin"), [0])}
-    assert point.rows(written(tmp_path / "zoned.parquet", zoned), exactly({1: 1}), [2], 10) is None
+    assert rows(written(tmp_path / "zoned.parquet", zoned), exactly({1: 1}), [2], 10) is None
     late = {1: (pa.int64(), [1, 2]), 2: (pa.timestamp("us"), [0, 2**62])}
-    assert (
-        point.rows(written(tmp_path / "late.parquet", late), exactly({1: 2}), [2], 10) is None
-    )  # Python has no such year
+    assert rows(written(tmp_path / "late.parquet", late), exactly({1: 2}), [2], 10) is None  # Python has no such year
 
 
 RANDOM = random.Random(7)
@@ -147,17 +163,17 @@ def test_row_groups_that_a_bloom_filter_excludes_are_not_read(tmp_path: Path, ty
     columns = {1: (type_, keys), 2: (pa.int64(), list(range(len(keys))))}
     location = written(tmp_path / "a.parquet", columns, **FILTERED)
     for at in (0, 5000, len(keys) - 1):
-        assert point.rows(location, exactly({1: keys[at]}), [2], 10) == [[str(at)]]
+        assert rows(location, exactly({1: keys[at]}), [2], 10) == [[str(at)]]
     absent = [key + 1 for key in keys[:200]]
-    assert sum(point.rows(location, exactly({1: key}), [2], 10) == [] for key in absent) == len(absent)
+    assert sum(rows(location, exactly({1: key}), [2], 10) == [] for key in absent) == len(absent)
     other = written(tmp_path / "b.parquet", columns, **FILTERED)
     spoil(other, {5000 // 2048})
     wanted = keys[5000:5100]
-    found = [point.rows(other, exactly({1: key}), [2], 10) for key in wanted]
+    found = [rows(other, exactly({1: key}), [2], 10) for key in wanted]
     # One in a hundred of what is not there is taken for possible, in each of the seven others.
     assert sum(rows == [[str(5000 + at)]] for at, rows in enumerate(found)) > 80
     without = written(tmp_path / "c.parquet", columns, row_group_size=2048)
-    assert point.rows(without, exactly({1: keys[5000]}), [2], 10) is None
+    assert rows(without, exactly({1: keys[5000]}), [2], 10) is None
 
 
 def test_files_of_the_lake_are_searched_by_their_bloom_filters(tmp_path: Path) -> None:
@@ -176,7 +192,7 @@ def test_files_of_the_lake_are_searched_by_their_bloom_filters(tmp_path: Path) -
     (file,) = writer.written
     spoil(file.path, {1})
     held = keys[ROWS_PER_GROUP : ROWS_PER_GROUP + 100]
-    ours = [point.rows(file.path, exactly({1: key}), [1], 10) for key in held]
+    ours = [rows(file.path, exactly({1: key}), [1], 10) for key in held]
     assert sum(rows == [[str(key)]] for key, rows in zip(held, ours, strict=True)) > 60
     assert sum(_duckdb(file.path, key) == [(key,)] for key in held) > 60
 
@@ -215,6 +231,11 @@ def test_rows_between_values(type_: pa.DataType, tmp_path: Path) -> None:
                 for at in range(400)
                 if all((v := columns[n][1][at]) is not None and low <= v <= high for n, (low, high) in one.items())
             ]
-            assert point.rows(location, one, [9], 400) == wanted, one
-            few = point.rows(location, one, [9], 30)
+            found = point.find(location, one, [9], 400)
+            assert found is not None
+            assert found.rows() == wanted, one
+            batch = found.batch()
+            assert batch is not None
+            assert [[text] for text in batch.column(0).to_pylist()] == wanted, one
+            few = rows(location, one, [9], 30)
             assert few is None if len(wanted) > 30 else few in (None, wanted), one
