@@ -30,17 +30,17 @@ FEW, MANY, OLDER = "{", "}", ("=", "+", "<", ">")
 ALONE, INSIDE = "?", "!"
 WAS_RESET = "a setting of Frostline's was reset in this transaction"
 # Whether a gateway may be at work for this transaction. Not for a session that has met no foreign partition: it has
-# not even loaded postgres_fdw. Any other tries the lock that a gateway holds by its pid meanwhile, and lets go of it,
-# which takes a tenth of asking postgres_fdw. A session with an application name of its own has to ask: the gateway
-# does not learn its pid. Tested in the functions, not by the triggers: Postgres reads a trigger's condition anew for
-# every statement, which takes longer than calling them.
+# not even loaded postgres_fdw. Asked by itself: a condition is made ready as a whole in every transaction, whatever
+# part of it is evaluated.
+_LOADED = SQL("pg_catalog.current_setting('postgres_fdw.application_name', true) IS NOT NULL")
+# Then by the lock that a gateway holds by the session's pid meanwhile: trying it, and letting go of it, takes a tenth
+# of asking postgres_fdw. A session with an application name of its own has to ask: the gateway does not learn its pid.
+# Tested in the functions, not by the triggers: Postgres reads a trigger's condition anew for every statement, which
+# takes longer than calling them.
 _MAY_BE_USED = SQL(
-    "(CASE WHEN {name} IS NULL THEN false WHEN {name} OPERATOR(pg_catalog.<>) '' THEN true"
+    "(CASE WHEN pg_catalog.current_setting('postgres_fdw.application_name') OPERATOR(pg_catalog.<>) '' THEN true"
     " WHEN pg_catalog.pg_try_advisory_lock({lock}) THEN NOT pg_catalog.pg_advisory_unlock({lock}) ELSE true END)"
-).format(
-    name=SQL("pg_catalog.current_setting('postgres_fdw.application_name', true)"),
-    lock=SQL("{}, pg_catalog.pg_backend_pid()").format(Literal(IN_USE)),
-)
+).format(lock=SQL("{}, pg_catalog.pg_backend_pid()").format(Literal(IN_USE)))
 
 
 @dataclass(frozen=True)
@@ -480,18 +480,20 @@ def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Compos
         ).format(_asked(Literal(str(id_)), "answer"), _reaching(store))
     body = SQL(
         """BEGIN
-  IF {used} THEN
-    {look}
-    IF FOUND THEN
-      IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
-        PERFORM frostline.refuse_two_tiers({id}, tg_relid);
+  IF {loaded} THEN
+    IF {used} THEN
+      {look}
+      IF FOUND THEN
+        IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
+          PERFORM frostline.refuse_two_tiers({id}, tg_relid);
+        END IF;
+        {store}
       END IF;
-      {store}
     END IF;
   END IF;
   RETURN NULL;
 END"""
-    ).format(used=_MAY_BE_USED, look=_look(connections), id=Literal(id_), store=store)
+    ).format(loaded=_LOADED, used=_MAY_BE_USED, look=_look(connections), id=Literal(id_), store=store)
     return _trigger_function(function_name(id_), body)
 
 
@@ -520,6 +522,9 @@ def _before(id_: int, delta: tuple[str, str], connections: Connections) -> Compo
   depth int;  -- and so many lines of it
   first bool;  -- of those that were called, as far as the setting knows
 BEGIN
+  IF NOT ({loaded}) THEN
+    RETURN NULL;
+  END IF;
   IF NOT {used} THEN  -- first: what calls this takes longer to find out
     RETURN NULL;
   END IF;
@@ -540,6 +545,7 @@ BEGIN
   RETURN NULL;
 END"""
     ).format(
+        loaded=_LOADED,
         used=_MAY_BE_USED,
         look=_look(connections),
         setting=Literal(inside_name(id_)),
