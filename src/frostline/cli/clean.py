@@ -34,7 +34,7 @@ def clean(
     from frostline.catalog import registry
     from frostline.catalog.database import connect
     from frostline.tiering import clean as cleaning
-    from frostline.tiering.locks import only_writer
+    from frostline.tiering.locks import at_work, only_writer
 
     settings = load_settings(context)
     age = settings.archive.orphan_age if older_than is None else older_than
@@ -46,6 +46,8 @@ def clean(
             try:
                 if dry_run:
                     found = cleaning.look(connection, settings, managed, age)
+                    if found and at_work(connection, managed):
+                        report().line(f"A run is at work on {managed.table}: some of this is its own, and will stay.")
                 else:
                     with only_writer(connection, managed) as current:
                         found = cleaning.clean(connection, settings, current, age, report())

@@ -21,6 +21,7 @@ from frostline.lake import catalog as lake
 from frostline.model.bounds import Range, parse_bound
 from frostline.tiering import clean, constraints, ddl, partitions, turns, writing
 from frostline.tiering.checks import OK, PROBLEM, WARNING, Check, Checks, guarded, line, shell_name
+from frostline.tiering.locks import at_work
 
 _NEWEST = 18
 _CROWDED = 0.8  # of all connections
@@ -460,8 +461,11 @@ def _iceberg(connection: Connection, settings: Settings, managed: Managed) -> Ch
 def _leftovers(connection: Connection, settings: Settings, managed: Managed) -> Checks:
     if lake.anothers(settings, managed):
         return
+    busy = at_work(connection, managed)
     left = [one for one in clean.look(connection, settings, managed, settings.archive.orphan_age) if not one.kept]
-    if left:
+    if busy or at_work(connection, managed):
+        yield Check(str(managed.table), "leftovers", OK, "a run is at work; what it leaves is seen when it is over")
+    elif left:
         kinds = Counter(one.what for one in left)
         found = f"dead runs left {', '.join(f'{count} {kind}' for kind, count in kinds.items())}"
         yield Check(str(managed.table), "leftovers", WARNING, found, f"frostline clean {_named(managed)}")

@@ -154,6 +154,11 @@ def lake_writer(connection: Connection, managed: Managed) -> Iterator[None]:
             connection.execute("SELECT pg_advisory_unlock(%s, %s)", key)
 
 
+def at_work(connection: Connection, managed: Managed) -> bool:
+    """Whether a run has that lock now: what it has begun and not ended is no leftover."""
+    return bool(queries.rows(connection, "at_work", writer=LAKE_WRITER, table=managed.id))
+
+
 def fence(connection: Connection, table: int) -> None:
     """Until the transaction ends, no cold writer of the table is between its reads and its commit."""
     connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (FENCE, table))

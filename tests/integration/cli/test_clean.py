@@ -113,4 +113,9 @@ def test_nothing_is_cleaned_under_a_run(frostline: Run, died: tuple[str, Path, C
         run.execute("SELECT pg_advisory_lock(734621502, 1)")
         env = {"FROSTLINE_LAKE_WAREHOUSE": str(tmp_path / "lake")}
         failed_clearly(frostline("--dsn", dsn, "clean", env=env), "another run is archiving or folding public.events")
+        shown = frostline("--dsn", dsn, "clean", "--dry-run", env=env)
+        assert (shown.returncode, "A run is at work on public.events: some of this is its own" in shown.stderr) == (
+            0,
+            True,
+        )
     assert file.exists()

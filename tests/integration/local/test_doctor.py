@@ -146,9 +146,7 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
         " now() - interval '1 day'); INSERT INTO frostline.pins VALUES ('00000000-0000-0000-0000-000000000001',"
         " 1, 1, 'x')"
     )
-    left = leftover(world)
-    repaired_as_told(world, "SELECT 1", (table, "leftovers"), WARNING, "1 file")
-    assert not left.exists()
+    _left_over(world, table)
     world.gateway.stop(grace=0)
     world.run(dead)
     pins = found(world.settings)["gateway", "pins"]
@@ -157,6 +155,16 @@ def test_whatever_is_broken_is_found(world: World, monkeypatch: pytest.MonkeyPat
 
     _worse(world, server)
     world.run(f"DROP ROLE {other}")
+
+
+def _left_over(world: World, table: str) -> None:
+    left = leftover(world)
+    with connect(world.dsn) as run:
+        run.execute("SELECT pg_advisory_lock(734621502, 1)")
+        leftovers = found(world.settings)[table, "leftovers"]
+        assert (leftovers.verdict, "a run is at work" in leftovers.found) == (OK, True)
+    repaired_as_told(world, "SELECT 1", (table, "leftovers"), WARNING, "1 file")
+    assert not left.exists()
 
 
 def _worse(world: World, server: str) -> None:

@@ -517,6 +517,13 @@ JOIN pg_class c ON c.oid = p.foreign_table
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND p.changed > 50 AND p.changed > greatest(p.rows, c.reltuples) / 10;
 
+-- name: at_work
+-- Whether a run has the table's lock in the lake.
+SELECT FROM pg_locks l
+WHERE l.locktype = 'advisory' AND l.classid = %(writer)s::oid AND l.objid = %(table)s::oid AND l.objsubid = 2 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND l.pid <> pg_backend_pid();
+
 -- name: holders
 -- Sessions whose locks conflict with ours on any of these relations; `written`: where ours lets readers be; `fenced`:
 -- cold writers of a table. When a transaction began is hidden from a role without pg_read_all_stats, and so is
