@@ -18,7 +18,6 @@ import duckdb
 from frostline.catalog.cold import ColdColumn
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.rows import Cursors
-from frostline.lake.cache import ByteCache
 
 _WIDTHS = {"boolean": 1, "int": 4, "long": 8, "float": 4, "double": 8, "uuid": 16}
 _WIDTHS |= {"date": 4, "timestamp": 8, "timestamptz": 8}
@@ -39,33 +38,84 @@ class Columns:
 
     def __init__(self, engine: duckdb.DuckDBPyConnection, capacity: int) -> None:
         self._engine = engine
-        self._cache: ByteCache[Kept] = ByteCache(capacity)
-        self._asked: OrderedDict[str, bool] = OrderedDict()  # whether it is to be kept when it is asked for again
+        self._capacity = capacity
+        self._kept: OrderedDict[str, Kept] = OrderedDict()  # the least recently used first
+        self._alive: weakref.WeakSet[Kept] = weakref.WeakSet()  # these, and others that somebody still reads
+        self._loading: dict[str, int] = {}  # how many bytes
+        self._asked: OrderedDict[str, int] = OrderedDict()  # when, in questions; 0: it is not to be kept
+        self._questions = self._hits = self._misses = 0
         self._lock = threading.Lock()
 
     def get(self, text: str, weight: int, cursors: Cursors, canceller: Canceller) -> Kept | None:
         """What a query finds, about so many bytes; None: it is not kept, or not yet."""
-        if weight > self._cache.capacity // 2 or (self._cache.peek(text) is None and not self._again(text)):
+        if weight > self._capacity // 2:
             return None
+        with self._lock:
+            before = self._note(text)
+            found = self._kept.get(text)
+            if found is not None:
+                self._hits += 1
+                self._kept.move_to_end(text)
+                return found
+            # Whoever comes while another one loads it reads the files: so many copies there is no room for.
+            if not before or text in self._loading or not self._room(weight, before):
+                return None
+            self._misses += 1
+            self._loading[text] = weight
+        made = None
         try:
-            return self._cache.get(text, lambda: self._load(text, weight, cursors, canceller))
+            made = self._load(text, weight, cursors, canceller)
         except duckdb.Error:
             # There is no room for it; or the lake has something to say, and will say it to whoever reads it there.
             with self._lock:
-                self._asked[text] = False
-            return None
+                self._asked[text] = 0
+        finally:
+            gone = self._loaded(text, made)
+        del gone  # dropped without the lock
+        return made
 
     def counts(self) -> dict[str, int]:
-        return {f"columns_{what}": count for what, count in self._cache.counts().items()}
-
-    def _again(self, text: str) -> bool:
-        """Whether it was asked for before."""
         with self._lock:
-            again = self._asked.pop(text, None)
-            self._asked[text] = again is not False
-            if len(self._asked) > _MOST_ASKED:
-                self._asked.popitem(last=False)
-        return again or False
+            found = {"hits": self._hits, "misses": self._misses, "entries": len(self._kept), "bytes": self._bytes()}
+        return {f"columns_{what}": count for what, count in found.items()}
+
+    def _note(self, text: str) -> int:
+        """When it was asked for before."""
+        self._questions += 1
+        before = self._asked.pop(text, None)
+        self._asked[text] = 0 if before == 0 else self._questions
+        if len(self._asked) > _MOST_ASKED:
+            self._asked.popitem(last=False)
+        return before or 0
+
+    def _room(self, weight: int, before: int) -> bool:
+        """Whether there is some without what was used since then: of more than fits, read in turn, a part stays."""
+        loading = sum(self._loading.values())
+        if sum(kept.weight for kept in self._alive) + loading + weight > self._capacity * 3 // 2:
+            return False
+        lacking = self._bytes() + loading + weight - self._capacity
+        for text, kept in self._kept.items():
+            if lacking <= 0:
+                break
+            if self._asked.get(text, 0) > before:
+                return False
+            lacking -= kept.weight
+        return True
+
+    def _loaded(self, text: str, made: Kept | None) -> list[Kept]:
+        """What has to go for it."""
+        gone: list[Kept] = []
+        with self._lock:
+            del self._loading[text]
+            if made is not None:
+                self._kept[text] = made
+                self._alive.add(made)
+                while self._bytes() > self._capacity:
+                    gone.append(self._kept.popitem(last=False)[1])
+        return gone
+
+    def _bytes(self) -> int:
+        return sum(kept.weight for kept in self._kept.values())
 
     def _load(self, text: str, weight: int, cursors: Cursors, canceller: Canceller) -> Kept:
         name = f"columns_{next(_numbers)}"

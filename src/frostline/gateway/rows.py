@@ -148,6 +148,7 @@ class Batches:
         self._query = query
         self._reader: pa.RecordBatchReader | None = None
         self._failed: Exception | None = None
+        self._running = False  # a query is not read to its end: DuckDB keeps whatever was dropped since it began
         self._closed = False
 
     def next(self) -> pa.RecordBatch | None:
@@ -159,9 +160,11 @@ class Batches:
         try:
             with self._canceller.interruptible(self._cursor.interrupt):
                 if self._reader is None:
+                    self._running = True
                     self._reader = self._cursor.execute(self._query).to_arrow_reader(BATCH_ROWS)
                 return self._reader.read_next_batch()
         except StopIteration:
+            self._running = False
             return None
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             self._failed = self._cursors.storage.unreadable(error)
@@ -181,7 +184,11 @@ class Batches:
             self._closed, self._reader = True, None
             for name in self._given:
                 self._cursor.unregister(name)
-            self._cursors.give_back(self._cursor)
+            if self._running:
+                with contextlib.suppress(duckdb.Error):
+                    self._cursor.close()
+            else:
+                self._cursors.give_back(self._cursor)
 
 
 @dataclass

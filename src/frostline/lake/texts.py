@@ -87,8 +87,8 @@ _TYPES: tuple[tuple[Callable[[pa.DataType], bool], Texts], ...] = (
     (pa.types.is_int64, Texts(str, _cast)),
     (pa.types.is_string, Texts(str, lambda array: array)),
     (pa.types.is_boolean, Texts(lambda value: "t" if value else "f", _truth)),
-    # One by one, a real as a double: it is the same, and no other real is nearer.
-    (pa.types.is_float32, Texts(repr, _cast)),
+    # A real as a double: it is the same, no other real is nearer, and the column may be one of doubles by now.
+    (pa.types.is_float32, Texts(repr, lambda array: _cast(array.cast(pa.float64())))),
     (pa.types.is_float64, Texts(repr, _cast)),
     (pa.types.is_date32, Texts(str, _days)),
     (partial(_of_moments, None), Texts(moment, _moments)),

@@ -275,9 +275,9 @@ class Asked:
     def __init__(self, world: World) -> None:
         self.connection, self._gateway = world.connect(), world.gateway
 
-    def rows(self, where: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+    def rows(self, where: str, columns: str = "v, id") -> tuple[list[tuple[Any, ...]], list[str]]:
         before = self._counts()
-        rows = self.connection.execute(f"SELECT v, id FROM public.events WHERE {where}").fetchall()
+        rows = self.connection.execute(f"SELECT {columns} FROM public.events WHERE {where}").fetchall()
         return rows, [path for path, count in self._counts().items() if count > before.get(path, 0)]
 
     def _counts(self) -> dict[str, int]:
@@ -322,6 +322,22 @@ def test_rows_between_two_values_are_read_from_their_file(any_world: World, aske
     with asked.connection.transaction(force_rollback=True):
         assert asked.connection.execute(f"DELETE FROM public.events WHERE {hours} = {some[2][1]}").rowcount == 1
         assert asked.rows(f"{hours} BETWEEN 0 AND 1000000")[0] == [*some[:2], *some[3:]]
+
+
+@pytest.mark.parametrize("any_world", ["18"], indirect=True)  # the gateway's business alone
+def test_many_rows_between_two_values_are_of_the_types_that_columns_have_now(any_world: World) -> None:
+    """A real is another text as a double, as which Postgres reads it once the column is one."""
+    any_world.run(
+        TABLE.format("events") + "; ALTER TABLE public.events ADD COLUMN r real; UPDATE public.events SET r = id / 10.0"
+    )
+    any_world.register("public.events")
+    any_world.archive("public.events")
+    any_world.run("ALTER TABLE public.events ALTER COLUMN r TYPE double precision, ALTER COLUMN v TYPE bigint")
+    asked = Asked(any_world)
+    read = "ts >= '2020-01-01' AND ts < '2020-02-01' AND {} BETWEEN 1 AND 600"
+    found, path = asked.rows(read.format("id"), "r, v, id")
+    assert (len(found), path, found[0][0]) == (600, ["file"], 0.10000000149011612)
+    assert asked.rows(read.format("id + 0"), "r, v, id") == (found, ["duckdb"])
 
 
 @pytest.mark.parametrize("any_world", ["18"], indirect=True)  # the gateway's business alone

@@ -60,6 +60,39 @@ def test_it_goes_when_there_is_no_room_and_nobody_reads_it(reader: Reader) -> No
     assert len(reader.tables) == 5
 
 
+def test_what_is_still_read_counts(reader: Reader) -> None:
+    """Beyond one and a half times of what there may be nothing more is kept, whoever holds it."""
+    held = [reader.get(NUMBERS.format(n)) or reader.get(NUMBERS.format(n)) for n in range(9)]
+    assert [kept is not None for kept in held] == [True] * 7 + [False] * 2
+    held.clear()
+    assert reader.get(NUMBERS.format(8)) is not None
+
+
+def test_of_more_than_there_is_room_for_a_part_stays(reader: Reader) -> None:
+    """Were each to push out the one that is asked for next, all would be loaded in vain."""
+    for _ in range(3):
+        for n in range(8):
+            reader.get(NUMBERS.format(n))
+    counts = reader.columns.counts()
+    assert (counts["columns_entries"], counts["columns_misses"], counts["columns_hits"]) == (5, 5, 5)
+
+
+def test_one_loads_it_while_others_read_the_files(reader: Reader) -> None:
+    text = NUMBERS.format(7)
+    found: list[Kept | None] = []
+
+    class Taking(Cursors):
+        def take(self) -> duckdb.DuckDBPyConnection:
+            found.append(reader.get(text))
+            return super().take()
+
+    assert reader.get(text) is None
+    kept = reader.columns.get(text, 10, Taking(reader.engine, Local(".")), Canceller())
+    assert kept is not None
+    assert found == [None]
+    assert reader.tables == [kept.name]
+
+
 def test_what_would_push_out_most_of_the_rest_is_not_kept(reader: Reader) -> None:
     assert [reader.get(NUMBERS.format(7), 26) for _ in range(3)] == [None, None, None]
     assert reader.tables == []

@@ -73,3 +73,18 @@ def test_of_rows_is_told_before_the_first_of_them_is_given() -> None:
     assert told == [1]
     some.restart()
     assert len(list(some.take(1))) == 1
+
+
+def test_rows_that_nobody_has_read_to_their_end_keep_no_table_that_is_dropped(tmp_path: Path) -> None:
+    """DuckDB frees it when whatever began before is over: an idle session would hold on to it."""
+    with duckdb.connect() as engine:
+        cursors = Cursors(engine, Local(str(tmp_path)))
+        rows = LakeRows([], Batches(cursors, Canceller(), FAILS))
+        assert taken(rows, 10) == 10
+        rows.close()
+        engine.execute("CREATE TABLE dropped AS SELECT random() AS r FROM range(1000000)")
+        memory = "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+        (before,) = engine.execute(memory).fetchone() or (0,)
+        engine.execute("DROP TABLE dropped")
+        (after,) = engine.execute(memory).fetchone() or (0,)
+        assert before > 4_000_000 > after
