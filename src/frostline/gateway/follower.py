@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from psycopg.sql import Composed
 
 from frostline.catalog import queries
+from frostline.catalog.database import Connection
 from frostline.delta.follow import follow
 from frostline.errors import OperationError
-from frostline.gateway.link import Link
+from frostline.gateway.link import Link, Result
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,10 @@ class Follower:
     def now(self, query: Composed) -> tuple[Any, ...] | None:
         """What a query finds now, whatever snapshot a session reads."""
         return self._asking.run(lambda connection: connection.execute(query).fetchone())
+
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """Something that is committed at once, whatever becomes of a session's transaction."""
+        return self._asking.run(work)
 
     def close(self) -> None:
         self._following.close()

@@ -21,8 +21,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 
 from frostline import faults
-from frostline.catalog import identity
+from frostline.catalog import identity, turns
 from frostline.catalog.cold import ColdColumn, ColdTable
+from frostline.catalog.database import Connection
 from frostline.delta.collect import references_name
 from frostline.delta.tables import SCHEMA
 from frostline.gateway.backing import Backing
@@ -33,7 +34,7 @@ from frostline.gateway.rows import Batches
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
 from frostline.gateway.view import View
-from frostline.lake import files, staged, writer
+from frostline.lake import files, owner, staged, writer
 from frostline.lake.decode import TRAILER, BadCopy, Wire, batch, without_header
 from frostline.lake.engine import parquet_scan
 from frostline.lake.layout import INSTALLATION, iceberg_type
@@ -85,6 +86,8 @@ def stage(view: View, bench: Bench, written: Written) -> Staged | None:
     static = StaticTable.from_metadata(str(table.metadata_location), view.storage.python())
     if static.properties.get(INSTALLATION) not in (None, table.installation):
         return None  # this is a copy of the database that the lake belongs to
+    if not _known_there(view, table.id, static):
+        return None  # or this one has a copy that does not know it is one
     size, prefix = table.file_size or view.bulk.file_bytes, f"{staged.PREFIX}-{table.id}"
     target = writer.target(static, _looked_up(table, static.schema()), size, prefix)
     output = Writer(target)
@@ -118,6 +121,26 @@ def stage(view: View, bench: Bench, written: Written) -> Staged | None:
     view.metrics.add("rows_staged_total", sum(file.written.rows for file in made))
     view.metrics.add("writes_total", way=str(Way.FILES))
     return Staged(made, (str(first), str(last)), tuple(beside or ()))
+
+
+def _known_there(view: View, table_id: int, static: StaticTable) -> bool:
+    """Leave a word in the lake, as every operation does: a copy of the disk would take our files for leftovers."""
+
+    def leave(connection: Connection) -> bool:
+        word = owner.word(static.io, static.location())
+        if word is not None and not turns.known(connection, word):
+            return False
+        turns.leave(connection, table_id, put)
+        return True
+
+    def put(word: str) -> bool:
+        owner.leave_word(static.io, static.location(), word)
+        return True
+
+    try:
+        return view.follower.run(leave)
+    except OSError as error:
+        raise view.storage.failed(error) from error
 
 
 def _looked_up(table: ColdTable, schema: Schema) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from psycopg.sql import SQL, Identifier
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as IcebergTable
@@ -232,18 +233,36 @@ def claim(settings: Settings, managed: Managed) -> bool:
 
 
 def word(settings: Settings, managed: Managed) -> str | None:
-    """What the last operation has left in the lake; None: nothing, or there is no table yet."""
-    with opened(settings) as catalog, suppress(NoSuchTableError):
-        return owner.word(table_of(catalog, managed))
-    return None
+    """What the last operation has left in the lake; None: nothing."""
+    with opened(settings) as catalog:
+        place = _place(catalog, managed, settings)
+        return owner.word(*place) if place is not None else None
 
 
 def leave_word(settings: Settings, managed: Managed, word: str) -> bool:
-    """False: there is no table yet."""
-    with opened(settings) as catalog, suppress(NoSuchTableError):
-        owner.leave_word(table_of(catalog, managed), word)
-        return True
-    return False
+    """False: there is nothing of it yet."""
+    with opened(settings) as catalog:
+        place = _place(catalog, managed, settings)
+        if place is not None:
+            owner.leave_word(*place, word)
+        return place is not None
+
+
+def _place(catalog: Catalog, managed: Managed, settings: Settings) -> tuple[FileIO, str] | None:
+    """Where a word is left; None: nothing of the table is in the lake.
+
+    A catalog in Postgres was copied with it, or restored: it may not know the table whose files are in the place of
+    ours by now. Where one that lives elsewhere has files is known to it alone.
+    """
+    with suppress(NoSuchTableError):
+        table = table_of(catalog, managed)
+        return table.io, table.location()
+    if settings.lake.catalog != "jdbc":
+        return None
+    storage = storages.of(settings)
+    location = layout.location(managed, storage.root)
+    io = load_file_io(storage.python(), location)
+    return (io, location) if owner.word(io, location) is not None else None
 
 
 def _made_here(catalog: Catalog, managed: Managed) -> IcebergTable:

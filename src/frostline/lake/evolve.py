@@ -61,6 +61,8 @@ def restore(settings: Settings, managed: Managed, known: Mapping[int, int]) -> N
     `known`: the field ids that the registry knows, by attribute number. A number that was given to a column of the
     lost future is given to another one now, and a column that was dropped there is the one that old files have.
     """
+    if not known:
+        return  # nothing was archived yet: the first export makes the table anew
     with opened(settings) as catalog:
         try:
             table = table_of(catalog, managed)

@@ -160,7 +160,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str], staged: Calla
         waiting = staged()
         table.refresh()
         kept = {_bare(path) for path in referenced(table) | waiting | known | _forgotten(settings, table, known)}
-        kept |= {_bare(owner.marker(table)), _bare(owner.turn(table))}
+        kept |= {_bare(owner.marker(table)), _bare(owner.turn(table.location()))}
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
             for info in found

@@ -6,38 +6,62 @@ its worker would go on: the catalog in its own Postgres tells it nothing. There 
 
 from __future__ import annotations
 
+import os
+import uuid
+from pathlib import Path
+
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table as IcebergTable
 
 from frostline.catalog.registry import Managed
 from frostline.errors import RefusedError
+from frostline.lake import storage
 
 
 def marker(table: IcebergTable) -> str:
     return f"{table.location().rstrip('/')}/metadata/frostline-owner"
 
 
-def turn(table: IcebergTable) -> str:
-    return f"{table.location().rstrip('/')}/metadata/frostline-turn"
+def turn(location: str) -> str:
+    return f"{location.rstrip('/')}/metadata/frostline-turn"
 
 
-def word(table: IcebergTable) -> str | None:
-    """What the last operation has left here; None: none has."""
-    found = table.io.new_input(turn(table))
+def word(io: FileIO, location: str) -> str | None:
+    """What the last operation has left below a table's directory; None: none has, or it ended as it wrote."""
+    found = io.new_input(turn(location))
     if not found.exists():
         return None
     with found.open() as stream:
-        return stream.read().decode()
+        return stream.read().decode() or None
 
 
-def leave_word(table: IcebergTable, word: str) -> None:
-    with table.io.new_output(turn(table)).create(overwrite=True) as stream:
-        stream.write(word.encode())
+def leave_word(io: FileIO, location: str, word: str) -> None:
+    _put(io, turn(location), word)
 
 
 def claim(table: IcebergTable, managed: Managed) -> None:
     """From now on nobody else changes it."""
-    with table.io.new_output(marker(table)).create(overwrite=True) as stream:
-        stream.write((managed.owner or "").encode())
+    _put(table.io, marker(table), managed.owner or "")
+
+
+def _put(io: FileIO, place: str, text: str) -> None:
+    """The whole text or the one before, whatever happens; and after a power cut, which Postgres survives, this one."""
+    local = storage.local_path(place)
+    if local is None:  # stores take an object as a whole
+        with io.new_output(place).create(overwrite=True) as stream:
+            stream.write(text.encode())
+        return
+    path, new = Path(local), Path(f"{local}-{uuid.uuid4()}")
+    try:
+        with new.open("wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    storage.flush(path.parent)
 
 
 def check(table: IcebergTable, managed: Managed) -> None:

@@ -134,7 +134,7 @@ class Local(Storage):
         files = {Path(_plain(location)) for location in locations}
         root = self.directory
         for path in files | {parent for file in files for parent in file.parents if parent.is_relative_to(root)}:
-            _flush(path)
+            flush(path)
 
     def said(self, line: str) -> tuple[str, str]:
         return line, "is it there, is it a directory, may this user write it?"
@@ -201,7 +201,8 @@ def _plain(location: str) -> str:
     return "/" + location.removeprefix(_FILE).strip("/")
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """A file or directory of this machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -58,15 +58,15 @@ def copy(settings: Settings, *, sure: bool = False) -> None:
         registry.require(connection)
         for managed in registry.every(connection):
             _check_columns(connection, managed)
-        if not sure and identity.known(connection) == identity.here(connection):
-            tables = registry.every(connection)
-            if all(turns.is_ours(connection, settings, managed) for managed in tables if lake.owned(settings, managed)):
-                raise RefusedError(
-                    "this database is the one its lake belongs to, not a copy of it; nothing was changed",
-                    hint="run it in the copy; a database made by CREATE DATABASE ... TEMPLATE, a restore or a dump is"
-                    " one\na snapshot of the disk, and a base backup that was started as it is, look like the original:"
-                    " if this is one of these, frostline adopt --copy --sure",
-                )
+        same = identity.known(connection) == identity.here(connection)
+        tables = registry.every(connection)
+        if not sure and same and all(_is_ours(connection, settings, managed) for managed in tables):
+            raise RefusedError(
+                "this database is the one its lake belongs to, not a copy of it; nothing was changed",
+                hint="run it in the copy; a database made by CREATE DATABASE ... TEMPLATE, a restore or a dump is"
+                " one\na snapshot of the disk, and a base backup that was started as it is, look like the original:"
+                " if this is one of these, frostline adopt --copy --sure",
+            )
         with connection.transaction():
             identity.rename(connection)
             identity.become(connection)
@@ -76,6 +76,14 @@ def copy(settings: Settings, *, sure: bool = False) -> None:
                 " error = 'begun by the database that this is a copy of', finished_at = clock_timestamp()"
                 " WHERE state = 'running' OR state = 'failed' AND (captured IS NOT NULL OR folded IS NOT NULL)"
             )
+
+
+def _is_ours(connection: Connection, settings: Settings, managed: Managed) -> bool:
+    """Whether nothing in the lake tells that another database has the table."""
+    try:
+        return not lake.owned(settings, managed) or turns.is_ours(connection, settings, managed)
+    except RefusedError:
+        return False  # another one has taken its place
 
 
 def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> int:

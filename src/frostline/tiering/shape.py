@@ -10,6 +10,7 @@ from frostline.config import Settings
 from frostline.delta import follow
 from frostline.lake import evolve
 from frostline.lake.evolve import Field
+from frostline.tiering import turns
 
 
 def followed(connection: Connection, settings: Settings, managed: Managed) -> Managed:
@@ -18,6 +19,7 @@ def followed(connection: Connection, settings: Settings, managed: Managed) -> Ma
     What died half-way is found by its field ids, and done again.
     """
     managed = follow.follow(connection, managed.id, patience=settings.archive.lock_patience)
+    turns.take(connection, settings, managed)
     fields = evolve.evolve(settings, managed)
     if fields is None:
         names = evolve.wanted_names(managed, marked=False)

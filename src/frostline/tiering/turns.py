@@ -8,8 +8,9 @@ one that changed the lake last.
 
 from __future__ import annotations
 
-import uuid
+from functools import partial
 
+from frostline.catalog import turns
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -20,10 +21,8 @@ from frostline.lake import catalog as lake
 def is_ours(connection: Connection, settings: Settings, managed: Managed) -> bool:
     """Whether nobody else has changed the lake since this database did."""
     word = lake.word(settings, managed)
-    if word is None:
-        return True  # nothing was archived yet, or by a version that left no words
-    known = "SELECT FROM frostline.turns WHERE table_id = %s AND word::text = %s"
-    return connection.execute(known, (managed.id, word)).fetchone() is not None
+    # None: nothing was archived yet, or by a version that left no words.
+    return word is None or turns.known(connection, word)
 
 
 def check(connection: Connection, settings: Settings, managed: Managed) -> None:
@@ -44,8 +43,4 @@ def take(connection: Connection, settings: Settings, managed: Managed) -> None:
 
 
 def leave_word(connection: Connection, settings: Settings, managed: Managed) -> None:
-    """Committed here before it is in the lake, so that whoever dies in between still knows the one that is there."""
-    word = str(uuid.uuid4())
-    connection.execute("INSERT INTO frostline.turns (table_id, word) VALUES (%s, %s)", (managed.id, word))
-    if lake.leave_word(settings, managed, word):
-        connection.execute("DELETE FROM frostline.turns WHERE table_id = %s AND word <> %s", (managed.id, word))
+    turns.leave(connection, managed.id, partial(lake.leave_word, settings, managed))

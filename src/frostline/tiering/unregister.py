@@ -112,7 +112,7 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
 
     if managed.snapshot_id is not None:
         lake.load(settings, managed)  # it may have been taken over since
-        turns.check(connection, settings, managed)
+    turns.check(connection, settings, managed)  # also where nothing is in the lake: a copy's original may be by now
     with report.step(f"drop the Iceberg table of {managed.table}"):
         locks = replace(from_settings(settings), fence=managed.id)
         with_short_locks(connection, work, f"forgetting the lake of {managed.table}", locks)

@@ -227,7 +227,7 @@ def _loaded(world: World, programs: Path, dump: bytes, name: str) -> Iterator[Wo
 
 
 @contextmanager
-def _as_it_was(world: World, name: str) -> Iterator[World]:
+def as_it_was(world: World, name: str) -> Iterator[World]:
     """The database of this moment, as a restore finds it; its gateway is yet to start."""
     world.gateway.stop(grace=0)
     settings = world.settings.model_copy(update={"dsn": SecretStr(make_conninfo(world.dsn, dbname=name))})
@@ -250,7 +250,7 @@ def test_a_copy_that_is_restored_goes_on_as_a_copy(world: World) -> None:
     world.run(PLAIN)
     world.register("public.events", "3 months")
     world.archive("public.events")
-    with _as_it_was(world, "staged") as copy:
+    with as_it_was(world, "staged") as copy:
         adopt.copy(copy.settings)
         copy.run(SIMPLE.replace("events", "others"))
         copy.gateway.start()
@@ -258,7 +258,7 @@ def test_a_copy_that_is_restored_goes_on_as_a_copy(world: World) -> None:
         assert PROBLEM not in {check.verdict for check in doctor.examine(copy.settings)}
         copy.register("public.others", "3 months")
         copy.archive("public.others")
-        with _as_it_was(copy, "staged_again") as again:
+        with as_it_was(copy, "staged_again") as again:
             copy.gateway.stop(grace=0)
             with pytest.raises(RefusedError, match="not the one that its lake belongs to"):
                 again.archive("public.others")
@@ -294,7 +294,7 @@ def test_a_commit_that_nobody_saw_and_that_is_removed_since_is_made_anew(
         stack.enter_context(at(tmp_path, then))
         with suppress(FrostlineError, psycopg.Error, InjectedFault):
             work(world)
-    with _as_it_was(world, "in_the_middle") as restored:
+    with as_it_was(world, "in_the_middle") as restored:
         # The next run is for another period, or comes first: what the one that died has committed is put aside.
         world.run("UPDATE frostline.operations SET captured = NULL, state = 'failed' WHERE state = 'running'")
         world.archive("public.events", "2020-03-01")
@@ -426,7 +426,7 @@ def test_columns_of_a_lost_future_are_nobodys_in_a_catalog_elsewhere(rest_lake: 
     world.archive("public.events")
     both(world, "UPDATE {t} SET gone = 5, grown = 6 WHERE id IN (1, 2, 800)")
     folded(world)
-    with _as_it_was(world, f"{conninfo_to_dict(world.dsn)['dbname']}_restored") as restored:
+    with as_it_was(world, f"{conninfo_to_dict(world.dsn)['dbname']}_restored") as restored:
         both(world, "ALTER TABLE {t} DROP COLUMN gone, ALTER COLUMN grown TYPE bigint")
         both(world, "ALTER TABLE {t} ADD COLUMN lost int DEFAULT 7; ALTER TABLE {t} RENAME COLUMN v TO w")
         both(world, "UPDATE {t} SET lost = 8, w = -1 WHERE id IN (1, 20, 900)")

@@ -111,11 +111,12 @@ def _one(
     managed = registry.get(connection, text)  # the seam moved with the leaf before
     if unfinished is None:
         managed = shape.followed(connection, settings, managed)
+    else:
+        turns.take(connection, settings, managed)
     constraints.check_movable(connection, managed)
     swap.keep_sequences(connection, leaf, from_settings(settings))
     plan.check_dependents(connection, leaf)
     plan.check_default(connection, managed, leaf)
-    turns.take(connection, settings, managed)
     operation = unfinished or steps.begin(connection, managed, leaf)
     operation.locks = from_settings(settings)
     with report.step(f"archive {leaf}", total=5) as progress:
