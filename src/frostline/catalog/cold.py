@@ -178,7 +178,8 @@ SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS t
        base.builtin AND old.typnamespace = 'pg_catalog'::regnamespace AS comparable,
        CASE WHEN fc.sense IS NOT NULL THEN frostline.sense_changed(fc.sense, frostline.sense(base.oid)) END
            AS sense_changed,
-       frostline.expression_changed(fc.expression, frostline.expression(a.attrelid, a.attnum)) AS computed,
+       CASE WHEN fc.expression IS NOT NULL THEN frostline.expression_changed(
+           fc.expression, frostline.expression(a.attrelid, a.attnum), frostline.rewritten(t.id)) END AS computed,
        con.nspname AS collation_schema, co.collname AS collation_name,
        coalesce(co.collisdeterministic, true) AS deterministic,
        CASE co.collprovider WHEN 'd' THEN d.datlocprovider ELSE co.collprovider END AS provider,

@@ -24,7 +24,7 @@ from frostline.delta import collect, tables
 from frostline.delta.collect import Connections, ForeignKey, Target
 from frostline.errors import DatabaseError, OperationError, RefusedError
 from frostline.model import types
-from frostline.model.tables import Column, Table, as_sql, fill_call
+from frostline.model.tables import Column, Table, as_sql, fill_call, keep_call
 
 _PAUSE_SECONDS = 0.05
 
@@ -226,7 +226,8 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
             raise RefusedError(
                 f"cold rows of {table} cannot follow: column {column.name}: {found.computed}",
                 hint=f"nothing of them was computed anew; {_alter(table, column)} SET EXPRESSION AS it was,"
-                " or drop the column",
+                " or drop the column; or, if their values are to stay as they are,"
+                f" {keep_call((table.schema, table.name), column.name)}",
             )
         if found.sense is not None:
             _refuse_sense(connection, table, column.name, found.sense, seen.senses.get(column.number))

@@ -24,7 +24,7 @@ from frostline.lake.footers import MOST_ASKED, aligned_scan
 from frostline.lake.layout import iceberg_type
 from frostline.lake.pruning import Condition, chosen_of, wholly
 from frostline.lake.storage import Storage
-from frostline.model.tables import as_sql, fill_call
+from frostline.model.tables import as_sql, fill_call, keep_call
 from frostline.model.types import YEAR_ONE
 
 _MARKER = "known"  # up to which number a row knows columns
@@ -281,7 +281,8 @@ def unreadable(table: ColdTable, column: ColdColumn) -> QueryError:
     name = (table.schema, table.name)
     if (column.unreadable or "").startswith("its expression"):
         alter = f"ALTER TABLE {as_sql(*name)} ALTER COLUMN {as_sql(column.name)}"
-        hint = f"{alter} SET EXPRESSION AS it was, or drop the column"
+        kept = keep_call(name, column.name)
+        hint = f"{alter} SET EXPRESSION AS it was, or drop the column; or, if they are to stay as they are, {kept}"
     elif column.generated:
         drop = f"ALTER TABLE {as_sql(*name)} DROP COLUMN {as_sql(column.name)}"
         hint = f"{drop}; one that is not generated can be added and filled"

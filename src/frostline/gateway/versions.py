@@ -231,7 +231,7 @@ def refuse_uncollected(view: View) -> None:
             raise QueryError(
                 uncollected(table),
                 detail="the session had another postgres_fdw.application_name when it came to cold rows first",
-                hint="nothing was changed; SELECT postgres_fdw_disconnect_all(), and then retry the transaction",
+                hint="nothing was changed; retry the transaction, for which postgres_fdw connects anew",
                 sqlstate="55000",
             )
         raise _uncollected(view, table_id, f"{table}, or on the partition written to, did not fire")

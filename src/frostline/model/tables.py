@@ -92,8 +92,16 @@ def as_sql(*names: str) -> str:
 
 def fill_call(table: tuple[str, str], column: str) -> str:
     """What says which value older cold rows have in a column."""
-    quoted = (one.replace("'", "''") for one in (as_sql(*table), column))
-    return "SELECT frostline.fill('{}', '{}', NULL)".format(*quoted)
+    return "SELECT frostline.fill('{}', '{}', NULL)".format(*_literals(table, column))
+
+
+def keep_call(table: tuple[str, str], column: str) -> str:
+    """What says that the values cold rows have in a column are right."""
+    return "SELECT frostline.keep_computed('{}', '{}')".format(*_literals(table, column))
+
+
+def _literals(table: tuple[str, str], column: str) -> tuple[str, ...]:
+    return tuple(one.replace("'", "''") for one in (as_sql(*table), column))
 
 
 def derived_name(base: str, suffix: str, taken: Iterable[str] = ()) -> str:

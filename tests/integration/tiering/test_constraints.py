@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import psycopg
 import pytest
 
@@ -105,6 +107,26 @@ def test_what_is_not_valid_needs_no_proof_and_lets_rows_come_back(world: World, 
         world.run(f"ALTER TABLE events VALIDATE CONSTRAINT {name}")
     world.run("UPDATE events SET amount = 1, note = ''")
     world.run(f"ALTER TABLE events VALIDATE CONSTRAINT {name}")
+
+
+@pytest.mark.parametrize(
+    ("definition", "broken"),
+    [("CHECK (amount < 1000)", True), ("CHECK (amount < 100000)", False), ("NOT NULL amount", False)],
+)
+def test_what_is_valid_among_hot_rows_holds_for_rows_that_come_back(
+    world: World, definition: str, broken: bool
+) -> None:
+    """Postgres attaches nothing to the hot partition that may not satisfy what it has as valid."""
+    world.run(TABLE)
+    world.register("public.events")
+    world.archive("public.events")
+    before = world.run("SELECT * FROM events ORDER BY id")
+    world.run(f"ALTER TABLE events ADD CONSTRAINT proven {definition} NOT VALID")
+    world.run("ALTER TABLE events_hot VALIDATE CONSTRAINT proven")
+    refused = pytest.raises(RefusedError, match="rows of it do not satisfy proven") if broken else nullcontext()
+    with Warm(world.spark_here) as warm, refused:
+        untier(world.settings, "public.events", "2024-01-15", Silent(), warm)
+    assert world.run("SELECT * FROM events ORDER BY id") == before
 
 
 def test_rows_that_break_a_constraint_stay_in_the_lake_with_the_way_out(world: World) -> None:

@@ -452,6 +452,7 @@ REFUSED = (
     ("CREATE TABLE public.t (id int, ts date, PRIMARY KEY (id, ts)) PARTITION BY RANGE (ts)", "partitioned already"),
     ("{plain}; CREATE TABLE public.u (t int REFERENCES public.t)", "foreign keys of other tables"),
     ("{plain}; CREATE UNIQUE INDEX one ON public.t (v)", "UNIQUE indexes (one) do not hold ts"),
+    ("{plain}; ALTER TABLE public.t ADD CONSTRAINT later UNIQUE (v, ts) DEFERRABLE", "keys (later) are deferrable"),
     ("{plain}; ALTER TABLE public.t ADD CHECK (v > 0) NO INHERIT", "NO INHERIT"),
     ("{plain}; CREATE MATERIALIZED VIEW public.m AS TABLE public.t", "materialized view public.m"),
     ("{plain}; CREATE FUNCTION public.f(public.t) RETURNS int LANGUAGE sql AS 'SELECT 1'", "function public.f"),

@@ -248,6 +248,39 @@ def test_the_expression_of_a_generated_column_is_another(shared: World) -> None:
         twins.same()
 
 
+OTHER_VALUES = {
+    "dropped after it was altered": ("ALTER g SET EXPRESSION AS (i * 3)", "ALTER g DROP EXPRESSION"),
+    "of another column by now": (
+        "RENAME COLUMN i TO before",
+        "RENAME COLUMN k TO i",
+        "ALTER g SET EXPRESSION AS (i * 2)",
+        "DROP COLUMN before",
+    ),
+}
+SAME_VALUES = {
+    "dropped": ("ALTER g DROP EXPRESSION",),
+    "of a larger type": ("ALTER g TYPE bigint",),
+    "of columns that changed their names": ("RENAME COLUMN i TO before", "RENAME COLUMN k TO i"),
+}
+
+
+@pytest.mark.parametrize("shared", ["18"], indirect=True)
+@pytest.mark.parametrize("changes", [pytest.param(c, id=name) for name, c in {**OTHER_VALUES, **SAME_VALUES}.items()])
+def test_what_a_generated_column_was_computed_by(shared: World, changes: tuple[str, ...]) -> None:
+    with made(shared, also="k int DEFAULT 5, g int GENERATED ALWAYS AS (i * 2) STORED") as twins:
+        assert twins.archive("2026-03-01Z") == 2
+        for change in changes:
+            twins.both(f"ALTER TABLE {{t}} {change}")
+        if changes in OTHER_VALUES.values():
+            twins.refused("SELECT g FROM {t} WHERE id = 4", "0A000", "its expression was")
+            twins.refused("UPDATE {t} SET v = 'x' WHERE id = 4", "0A000", "frostline.keep_computed")
+            twins.client.execute(f"SELECT frostline.keep_computed('{twins.tiered}', 'g')")
+            assert twins.client.execute(f"SELECT g FROM {twins.tiered} WHERE id = 4").fetchone() == (8,)
+            return
+        twins.both("UPDATE {t} SET v = 'x' WHERE id IN (4, 7) RETURNING g")
+        twins.same()
+
+
 def test_the_collation_of_the_key_calls_different_texts_equal(shared: World) -> None:
     shared.run(
         "CREATE COLLATION IF NOT EXISTS public.loose"
@@ -276,6 +309,27 @@ def test_a_default_that_the_lake_cannot_hold(kept: Twins) -> None:
         f"SELECT count(*), count(until), count(*) FILTER (WHERE until = 'infinity') FROM {kept.tiered}"
     )
     assert found.fetchall() == [(40, 20, 20)]
+    kept.client.execute(f"ALTER TABLE {kept.tiered} DROP COLUMN until")
+    kept.both("UPDATE {t} SET i = i WHERE id = 4")
+
+
+def test_a_default_that_is_later_than_the_lake_counts(kept: Twins) -> None:
+    kept.client.execute(f"ALTER TABLE {kept.tiered} ADD COLUMN until timestamp DEFAULT '294276-12-31 23:59:59'")
+    kept.refused("SELECT until FROM {t} WHERE id = 4", "0A000", "which the lake cannot hold")
+    kept.client.execute(f"SELECT frostline.fill('{kept.tiered}', 'until', NULL)")
+    found = kept.client.execute(f"SELECT count(*), count(until) FROM {kept.tiered}")
+    assert found.fetchall() == [(40, 20)]
+    kept.client.execute(f"ALTER TABLE {kept.tiered} DROP COLUMN until")
+    kept.both("UPDATE {t} SET i = i WHERE id = 4")
+
+
+@pytest.mark.parametrize("shared", ["18"], indirect=True)
+def test_not_null_that_is_not_valid_does_not_keep_old_rows_from_being_null(kept: Twins) -> None:
+    kept.client.execute(f"ALTER TABLE {kept.tiered} ADD COLUMN until timestamptz DEFAULT 'infinity'")
+    kept.client.execute(f"ALTER TABLE {kept.tiered} ADD CONSTRAINT until_there NOT NULL until NOT VALID")
+    kept.client.execute(f"SELECT frostline.fill('{kept.tiered}', 'until', NULL)")
+    found = kept.client.execute(f"SELECT count(*), count(until) FROM {kept.tiered}")
+    assert found.fetchall() == [(40, 20)]
     kept.client.execute(f"ALTER TABLE {kept.tiered} DROP COLUMN until")
     kept.both("UPDATE {t} SET i = i WHERE id = 4")
 

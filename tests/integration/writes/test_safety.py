@@ -179,10 +179,8 @@ def test_a_session_that_has_a_name_of_its_own_writes_while_it_keeps_it(
     client.execute("RESET postgres_fdw.application_name")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored") as error:
         client.execute("UPDATE tiered SET i = 50 WHERE id = 5")
-    hint = (error.value.diag.message_hint or "").split("; ")
-    assert hint[0] == "nothing was changed"
+    assert "nothing was changed; retry" in (error.value.diag.message_hint or "")
     assert pair.world.run(rows) == [(5, 42), (6, 42), (206, 43)]
-    client.execute(hint[1].split(",")[0])
     for id_, i in before:
         client.execute("UPDATE tiered SET i = %s WHERE id = %s", (i, id_))
     assert pair.world.run(rows) == before

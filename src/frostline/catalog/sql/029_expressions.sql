@@ -16,8 +16,40 @@ COMMENT ON FUNCTION frostline.expression(oid, smallint) IS 'What a stored genera
 UPDATE frostline.columns c SET expression = frostline.expression(t.relation::oid, c.attnum)
 FROM frostline.tables t WHERE t.id = c.table_id AND c.attnum > 0;
 
-CREATE FUNCTION frostline.expression_changed(known text[], current text[]) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT format('its expression was changed from %s to %s', $1[2], $2[2]) WHERE $1[1] <> $2[1] AND $1[2] <> $2[2]
+-- Whether no hot partition has the file that it had when the columns were recorded last. Another expression rewrites
+-- all of them; one that was dropped afterwards leaves no other trace.
+CREATE FUNCTION frostline.rewritten(table_id bigint) RETURNS bool
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT EXISTS (SELECT FROM jsonb_each_text(t.heaps) k JOIN jsonb_each_text(frostline.heaps(t.id)) n USING (key, value))
+    FROM frostline.tables t WHERE t.id = $1
 $$;
-COMMENT ON FUNCTION frostline.expression_changed(text[], text[]) IS 'Why values computed then are not those of now; NULL: they are';
+COMMENT ON FUNCTION frostline.rewritten(bigint) IS 'Whether none of the hot partitions is as it was when the columns were recorded last';
+
+-- Columns by their number: one that has got the name of another since is not the one that was meant.
+CREATE FUNCTION frostline.expression_changed(known text[], current text[], rewritten bool) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN $2 IS NULL AND $3 THEN format('its expression was %s, and may have been another one before it was dropped', $1[2])
+        WHEN $1[1] <> $2[1] AND ($1[2] <> $2[2]
+             OR ARRAY(SELECT m[1] FROM regexp_matches($1[1], ':varattno (\d+)', 'g') m)
+             <> ARRAY(SELECT m[1] FROM regexp_matches($2[1], ':varattno (\d+)', 'g') m))
+        THEN format('its expression was changed from %s to %s', $1[2], $2[2]) END
+    WHERE $1 IS NOT NULL
+$$;
+COMMENT ON FUNCTION frostline.expression_changed(text[], text[], bool) IS 'Why values computed then are not those of now; NULL: they are';
+
+-- The way out where that cannot be known, or is no change in truth: whoever owns the table says so.
+CREATE FUNCTION frostline.keep_computed(target regclass, column_name name) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND pg_has_role(session_user, c.relowner, 'USAGE')) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', target);
+    END IF;
+    UPDATE frostline.columns c SET expression = NULL
+    FROM frostline.tables t JOIN pg_attribute a ON a.attrelid = t.relation
+    WHERE t.relation = target AND c.table_id = t.id AND c.attnum = a.attnum AND a.attname = column_name AND NOT a.attisdropped;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '42703', MESSAGE = format('column "%s" of %s is not known to Frostline', column_name, target);
+    END IF;
+END $$;
+COMMENT ON FUNCTION frostline.keep_computed(regclass, name) IS 'Say that the values a generated column has in cold rows are right';

@@ -9,9 +9,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         SELECT b.typbasetype, CASE WHEN u.typmod >= 0 THEN u.typmod ELSE b.typtypmod END
         FROM unwrapped u JOIN pg_type b ON b.oid = u.oid AND b.typtype = 'd'
     )
-    SELECT NOT coalesce(bool_or(
-        u.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype) AND $3 IN ('infinity', '-infinity')
-        OR u.oid = 'numeric'::regtype AND u.typmod >= 0 AND $3 = 'NaN'), false)
+    -- What model/types.py calls `cannot_hold`, each value read as its type.
+    SELECT NOT coalesce(bool_or(CASE u.oid
+        WHEN 'date'::regtype THEN NOT isfinite($3::date)
+        WHEN 'timestamp'::regtype THEN NOT isfinite($3::timestamp) OR $3::timestamp >= '294247-01-01'
+        WHEN 'timestamptz'::regtype THEN NOT isfinite($3::timestamptz) OR $3::timestamptz >= '294247-01-01'
+        WHEN 'numeric'::regtype THEN u.typmod >= 0 AND $3 = 'NaN'
+        WHEN '"char"'::regtype THEN $3::"char"::int < 0 END), false)
     FROM unwrapped u
 $$;
 COMMENT ON FUNCTION frostline.kept_value(oid, int, text) IS 'False: the lake has no form for this value of a column, as text';
@@ -63,7 +67,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND pg_has_role(session_user, c.relowner, 'USAGE')) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', target);
     END IF;
-    SELECT a.attnum, a.attnotnull, format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
+    SELECT a.attnum, format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
+           a.attnotnull AND NOT EXISTS (
+               SELECT FROM pg_constraint c  -- since 18 it can be NOT VALID, and then no plan relies on it
+               WHERE c.conrelid = target AND c.contype = 'n' AND c.conkey = ARRAY[a.attnum] AND NOT c.convalidated
+           ) AS attnotnull,
            f.attnum IS NOT NULL AS known, coalesce(f.undecided, n.undecided) AS undecided
     INTO found
     FROM pg_attribute a

@@ -151,6 +151,10 @@ JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attname = %(column)s
 WHERE x.indrelid = %(oid)s AND x.indisunique AND NOT x.indisprimary AND NOT a.attnum = ANY (x.indkey::int2[])
 ORDER BY 1;
 
+-- name: deferrable_keys
+-- ON CONFLICT, by which rows are copied, takes no such constraint.
+SELECT conname FROM pg_constraint WHERE conrelid = %(oid)s AND contype IN ('p', 'u') AND condeferrable ORDER BY conname;
+
 -- name: forced_row_security
 -- The role, when policies would hide rows from it.
 SELECT current_user FROM pg_class c

@@ -96,7 +96,9 @@ WHERE table_id = %(table)s AND lake_name IS NOT NULL;
 -- All that is recorded of a table's columns, those that were dropped included; the type as Postgres prints it.
 SELECT c.attnum, c.lake_name, c.field_id, c.delta_name, c.base::oid, c.typmod, format_type(c.base, c.typmod), t.typname,
        t.typnamespace = 'pg_catalog'::regnamespace, c.missing, c.undecided,
-       c.sense, frostline.expression_changed(c.expression, frostline.expression(m.relation::oid, c.attnum))
+       c.sense,
+       frostline.expression_changed(
+           c.expression, frostline.expression(m.relation::oid, c.attnum), frostline.rewritten(m.id))
 FROM frostline.columns c JOIN frostline.tables m ON m.id = c.table_id LEFT JOIN pg_type t ON t.oid = c.base
 WHERE c.table_id = %(table)s AND c.attnum > 0;
 
@@ -134,10 +136,16 @@ WHERE c.conrelid = %(oid)s AND c.contype IN ('p', 'f', 'u') AND c.conparentid = 
 ORDER BY c.contype = 'p' DESC, c.conname;
 
 -- name: unproven_constraints
--- CHECKs and NOT NULLs that rows which are there need not satisfy.
+-- CHECKs and NOT NULLs that rows which are there need not satisfy. Where the hot partition alone was validated they
+-- must: Postgres attaches nothing to it that may not satisfy them.
 SELECT c.conname, pg_get_constraintdef(c.oid) FROM pg_constraint c
 WHERE c.conrelid = %(oid)s AND c.contype IN ('c', 'n') AND NOT c.convalidated
   AND coalesce((to_jsonb(c) ->> 'conenforced')::bool, true)
+  AND NOT EXISTS (
+    SELECT FROM pg_constraint h WHERE h.conrelid = %(hot)s AND h.contype = c.contype AND h.convalidated
+      AND CASE WHEN c.contype = 'c' THEN h.conname = c.conname ELSE
+        (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.conrelid AND a.attnum = c.conkey[1])
+        = (SELECT a.attname FROM pg_attribute a WHERE a.attrelid = h.conrelid AND a.attnum = h.conkey[1]) END)
 ORDER BY c.conname;
 
 -- name: hot_constraints

@@ -182,7 +182,11 @@ _IN_THE_WAY = (
         "drop them: they need a key that a partitioned table no longer has, and a tiered one can have none",
     ),
     ("exclusions", "exclusion constraints ({}) cannot be kept across partitions", "drop them"),
-    ("deferrable_key", "its primary key ({}) is deferrable", "make it NOT DEFERRABLE"),
+    (
+        "deferrable_keys",
+        "keys ({}) are deferrable: rows cannot be copied under them",
+        "drop them and add them NOT DEFERRABLE; UNIQUE can be deferrable again afterwards",
+    ),
     ("not_valid", "constraints ({}) are not valid", "ALTER TABLE ... VALIDATE CONSTRAINT them first"),
     ("invalid_indexes", "indexes ({}) are invalid", "REINDEX or drop them"),
     ("no_inherit_checks", "CHECKs ({}) are NO INHERIT, which a partitioned table cannot have", "make them ordinary"),

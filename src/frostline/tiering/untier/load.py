@@ -42,7 +42,8 @@ def load(connection: Connection, settings: Settings, operation: Operation, progr
         connect(dsn, application="frostline untier", autocommit=False) as loader,
     ):
         source = _source(reader, operation)
-        unproven = queries.rows(loader, "unproven_constraints", oid=operation.managed.table.oid)
+        managed = operation.managed
+        unproven = queries.rows(loader, "unproven_constraints", oid=managed.table.oid, hot=managed.hot_oid)
         reached("load.snapshot")
         for statement in (*_leaf(loader, operation), *_dropped(operation, unproven)):
             loader.execute(statement)
