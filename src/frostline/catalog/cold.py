@@ -148,6 +148,18 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
              CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, position)
              JOIN pg_catalog.pg_attribute ha ON ha.attrelid = i.indrelid AND ha.attnum = k.attnum
              WHERE i.indrelid = t.hot AND i.indisprimary AND k.position <= i.indnkeyatts
+               -- By another one than the delta's its versions belong to other rows.
+               AND (SELECT array_agg(h.attname::text ORDER BY h.attname::text)
+                    FROM unnest(i.indkey::smallint[]) WITH ORDINALITY AS p (attnum, position)
+                    JOIN pg_catalog.pg_attribute h ON h.attrelid = i.indrelid AND h.attnum = p.attnum
+                    WHERE p.position <= i.indnkeyatts)
+                 = (SELECT array_agg(r.attname::text ORDER BY r.attname::text)
+                    FROM pg_catalog.pg_constraint dk CROSS JOIN LATERAL unnest(dk.conkey) AS u (attnum)
+                    JOIN pg_catalog.pg_attribute d ON d.attrelid = dk.conrelid AND d.attnum = u.attnum
+                    LEFT JOIN frostline.columns dn ON dn.table_id = t.id AND dn.delta_name = d.attname
+                    LEFT JOIN pg_catalog.pg_attribute r
+                      ON r.attrelid = t.relation AND r.attnum = dn.attnum AND NOT r.attisdropped
+                    WHERE dk.conrelid = t.delta AND dk.contype = 'u' AND d.attname NOT IN ('_seq', '_prev'))
              ORDER BY k.position)) AS primary_key,
        -- All that _COLUMNS reads and that can change, a tenth of its cost.
        (SELECT string_agg(ROW(a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,

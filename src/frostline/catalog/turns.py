@@ -24,6 +24,10 @@ def leave(connection: Connection, table_id: int, put: Callable[[str], bool]) -> 
     word = str(uuid.uuid4())
     connection.execute("INSERT INTO frostline.turns (table_id, word) VALUES (%s, %s)", (table_id, word))
     if put(word):
+        # It may have taken so long that others have forgotten it.
+        connection.execute(
+            "INSERT INTO frostline.turns (table_id, word) VALUES (%s, %s) ON CONFLICT DO NOTHING", (table_id, word)
+        )
         connection.execute(
             "DELETE FROM frostline.turns WHERE number IN"
             " (SELECT number FROM frostline.turns WHERE table_id = %s ORDER BY number DESC OFFSET %s)",

@@ -220,7 +220,7 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
             raise RefusedError(
                 f"cold rows of {table} cannot follow: column {column.name} was changed from {found.type}"
                 f" to {column.base_type}, which the lake cannot do",
-                hint=f"nothing of them was changed; {_alter(table, column)} TYPE {found.type}",
+                hint=f"nothing of them was changed; {_back(connection, managed, column, found)}",
             )
         if found.computed is not None:
             raise RefusedError(
@@ -248,6 +248,25 @@ def _refuse(connection: Connection, managed: Managed, known: dict[int, Recorded]
 
 def _alter(table: Table, column: Column) -> str:
     return f"ALTER TABLE {as_sql(table.schema, table.name)} ALTER COLUMN {as_sql(column.name)}"
+
+
+def _back(connection: Connection, managed: Managed, column: Column, found: Recorded) -> str:
+    """The statements that give a column the type it had. USING is for no foreign table, so those step aside."""
+    table, alter = managed.table, f"{_alter(managed.table, column)} TYPE {found.type}"
+    if queries.row(connection, "assignable", source=column.base[0], target=found.base) == (True,):
+        return alter
+    parts = queries.rows(connection, "foreign_bounds", table=managed.id)
+    parent, name = f"ALTER TABLE {as_sql(table.schema, table.name)}", as_sql(column.name)
+    return "; ".join(
+        [
+            "BEGIN",
+            *(f"{parent} DETACH PARTITION {as_sql(schema, part)}" for schema, part, _ in parts),
+            f"{alter} USING {name}::{found.type}",
+            *(f"ALTER TABLE {as_sql(schema, part)} ALTER COLUMN {name} TYPE {found.type}" for schema, part, _ in parts),
+            *(f"{parent} ATTACH PARTITION {as_sql(schema, part)} {bounds}" for schema, part, bounds in parts),
+            "COMMIT",
+        ]
+    )
 
 
 def _refuse_sense(connection: Connection, table: Table, column: str, known: object, current: object) -> None:
@@ -384,10 +403,12 @@ def _record(connection: Connection, managed: Managed, known: dict[int, Recorded]
             ),
         )
         if found.base is not None and (found.base, found.typmod) != column.base:
-            # Its values are printed, and so hashed, differently from now on.
+            # Its values are printed, and so hashed, differently from now on; with a key's all that hang on it.
+            key = column.name in managed.table.primary_key
             connection.execute(
-                "UPDATE frostline.periods SET digest = digest #- ARRAY['columns', %s] WHERE table_id = %s",
-                (str(column.number), managed.id),
+                "UPDATE frostline.periods SET digest = CASE WHEN %s THEN NULL ELSE digest #- ARRAY['columns', %s] END"
+                " WHERE table_id = %s",
+                (key, str(column.number), managed.id),
             )
     connection.execute(
         "UPDATE frostline.columns SET delta_name = NULL WHERE table_id = %s AND attnum > 0 AND attnum <> ALL (%s)",

@@ -32,6 +32,8 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 _EARLY_SECONDS = 0.0004
 _WORTH_SENDING = 32_768  # bytes of a COPY
 _IN_USE = "frostline_in_use"
+_WAITS = 0.001, 0.01, 0.1  # seconds
+_MARK = "pg_catalog.pg_{}advisory_xact_lock_shared({}, {})"
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # on a standby it is READ ONLY, else not: see SESSION
 
 
@@ -55,9 +57,14 @@ class Backing:
         self._statements: dict[str, str] = {}  # prepared on every connection we open
         self._in_use: list[str] = []
         if pid is not None:
-            # By this lock the triggers of the backend we work for know that there may be something to store.
-            self._statements[_IN_USE] = f"AS SELECT pg_catalog.pg_advisory_xact_lock_shared({IN_USE}, {pid})"
+            # By this lock the triggers of the backend we work for know that there may be something to store. They try
+            # it themselves, for a moment. Anybody else can keep it, for whom no reader is to wait.
+            tried = _MARK.format("try_", IN_USE, pid)
+            waits = " ".join(f"WHEN pg_catalog.pg_sleep({s})::text IS NOT NULL AND {tried} THEN true" for s in _WAITS)
+            self._statements[_IN_USE] = f"AS SELECT CASE WHEN {tried} THEN true {waits} ELSE false END"
             self._in_use.append(f"EXECUTE {_IN_USE}")
+        self._pid = pid
+        self._marked = False  # we have that lock
         self._sent: tuple[str, ...] | None = None  # statements whose results nobody has taken yet
         self._sent_at = 0.0
         self._answers: dict[str, PGresult] = {}  # to questions that are yet to be asked
@@ -123,7 +130,9 @@ class Backing:
                         # A transaction that was begun in vain ends on the way to the next.
                         self._send(connection, ["ROLLBACK"] * bool(before) + [*wanted])
                     found = self._opened(connection, snapshot)
-                    return found[len(found) - len(questions) :]
+                    first = len(found) - len(questions)
+                    self._marked = bool(self._in_use) and found[first - 1].get_value(0, 0) == b"t"
+                    return found[first:]
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
@@ -143,6 +152,13 @@ class Backing:
             raise
         return found
 
+    def mark(self) -> None:
+        """There will be something to store."""
+        if self._pid is not None and not self._marked:
+            with self.running():
+                self.connection.execute(f"SELECT {_MARK.format('', IN_USE, self._pid)}")
+            self._marked = True
+
     def ahead(self, questions: Sequence[str]) -> None:
         """Let Postgres work on what will be asked next; who asks something else waits for it and goes on."""
         connection = self.connection
@@ -157,8 +173,9 @@ class Backing:
         return self._answers.pop(question)
 
     def _send(self, connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
+        self._sent_at = time.perf_counter()  # Postgres may answer before we are back
         _ask(connection, statements)
-        self._sent, self._sent_at = tuple(statements), time.perf_counter()
+        self._sent = tuple(statements)
 
     def _take(self) -> list[PGresult]:
         """The results of what was sent, if anything was."""
@@ -189,7 +206,7 @@ class Backing:
         self._forget()
 
     def _forget(self) -> None:
-        self.open, self.snapshot = False, None
+        self.open, self.snapshot, self._marked = False, None, False
         self._sent, self._copy = None, None
         for kept in (self._answers, self._later, self._failed):
             kept.clear()

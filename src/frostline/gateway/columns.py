@@ -21,6 +21,11 @@ from frostline.gateway.rows import Cursors
 
 _WIDTHS = {"boolean": 1, "int": 4, "long": 8, "float": 4, "double": 8, "uuid": 16}
 _WIDTHS |= {"date": 4, "timestamp": 8, "timestamptz": 8}
+# DuckDB keeps a column in blocks, those of every so many rows by themselves, and beside them which are NULL.
+_BLOCK_BYTES, _ROWS_TOGETHER = 262_144, 122_880
+# What was dropped stays for as long as a query goes on that began before; changed rows are there too.
+_TABLES = "SELECT sum(memory_usage_bytes + temporary_storage_bytes) FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+_BESIDE = 64 * 1024 * 1024
 _MOST_ASKED = 1000  # texts that are remembered, a few hundred bytes each
 _numbers = itertools.count(1)
 
@@ -117,21 +122,31 @@ class Columns:
     def _bytes(self) -> int:
         return sum(kept.weight for kept in self._kept.values())
 
-    def _load(self, text: str, weight: int, cursors: Cursors, canceller: Canceller) -> Kept:
+    def _load(self, text: str, weight: int, cursors: Cursors, canceller: Canceller) -> Kept | None:
         name = f"columns_{next(_numbers)}"
         cursor = cursors.take()
         try:
             with canceller.interruptible(cursor.interrupt):
+                there = cursor.execute(_TABLES).fetchone()
+                if there is not None and (there[0] or 0) + weight > 2 * self._capacity + _BESIDE:
+                    return None
                 cursor.execute(f"CREATE TABLE {name} AS {text}")
         finally:
             cursors.give_back(cursor)
         return Kept(self._engine, name, weight)
 
 
-def width(columns: Collection[ColdColumn]) -> int | None:
-    """How many bytes a row takes in memory; None: that depends on the row."""
+def size(columns: Collection[ColdColumn], rows: int) -> int | None:
+    """How many bytes they take in memory; None: that depends on the rows."""
     widths = [16 if c.storage.iceberg.startswith("decimal") else _WIDTHS.get(c.storage.iceberg) for c in columns]
-    return None if None in widths else sum(width or 0 for width in widths)
+    if None in widths:
+        return None
+    whole, rest = divmod(rows, _ROWS_TOGETHER)
+    return sum(whole * _blocks(width or 0, _ROWS_TOGETHER) + _blocks(width or 0, rest) for width in widths)
+
+
+def _blocks(width: int, rows: int) -> int:
+    return (-(-width * rows // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
 
 
 def _drop(engine: duckdb.DuckDBPyConnection, name: str) -> None:

@@ -13,7 +13,7 @@ from frostline import faults
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
 from frostline.gateway import calls, changes, fallback, lexer, points, statements, statistics, versions, writes
-from frostline.gateway.columns import width
+from frostline.gateway.columns import size
 from frostline.gateway.constants import Unknown
 from frostline.gateway.lexer import Token
 from frostline.gateway.names import Reference, Source, held_table, references
@@ -170,6 +170,7 @@ class Executor:
         tag = "ROLLBACK" if self.transaction.status == FAILED else "COMMIT"
         if tag == "COMMIT":
             versions.refuse_uncollected(self.view)
+            self.view.leave_words()
             if self.view.written:
                 faults.reached("write.commit")
                 self._agreed = True
@@ -339,12 +340,10 @@ class Executor:
         """The same rows in memory, with the columns that an aggregate reads. Whoever verifies files reads the files."""
         if not (found.grouped and found.columns) or source.snapshot is not None or scan.delta:
             return None
-        wide = width(found.columns)
-        if wide is None:
+        weight = size(found.columns, sum(file.rows for file in scan.files))
+        if weight is None:
             return None
         names = ", ".join(sorted(column_name(column.number) for column in found.columns))
-        # DuckDB keeps columns in blocks of 256 kB, each its own.
-        weight = sum(file.rows for file in scan.files) * wide + len(found.columns) * 262_144
         kept = self.view.in_memory(f"SELECT {names} FROM {scan.sql}", weight)
         return None if kept is None else f"{kept} AS t"
 
@@ -410,6 +409,7 @@ class Executor:
                 hint="nothing was changed; REPEATABLE READ finds every conflict between writers",
                 sqlstate="0A000",
             )
+        self.view.backing.mark()
         self.view.touched.add(tables[found[0].source].id)
         return tables
 

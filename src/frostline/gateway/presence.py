@@ -116,7 +116,8 @@ class Presence:
             try:
                 self.renew()
             except FrostlineError as error:
-                log.warning("the heartbeat failed: %s", error)
+                if not self._stop.is_set():  # else Postgres may well have ended before us
+                    log.warning("the heartbeat failed: %s", error)
             except Exception:
                 log.exception("the heartbeat failed")
 

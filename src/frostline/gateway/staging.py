@@ -105,7 +105,7 @@ def stage(view: View, bench: Bench, written: Written) -> Staged | None:
             output.discard()
             return None
         view.storage.flush(paths)
-        view.made(paths)
+        view.made(table.id, paths, lambda: _known_there(view, table.id, static))
         faults.reached("write.flushed")
         ends = SQL("SELECT min({k})::text, max({k})::text FROM {} WHERE {} = {}").format(
             bench.added, WRITE, held, k=Identifier(table.key.name)

@@ -12,7 +12,7 @@ no new snapshot may be taken, the answer is 40001.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -122,6 +122,7 @@ class View:
     _number: int = 0
     _met: bool = False  # we know whose session this is
     _made: list[str] = field(default_factory=list)  # files that were written, and may not be wanted in the end
+    _known_there: dict[int, Callable[[], bool]] = field(default_factory=dict)  # leaves a word beside those of a table
     _behind: int | None = None  # a table that has to follow when nothing of it is read any more
 
     def pin_to_write(self, sources: Sequence[Source], *, may_restart: bool) -> dict[Source, ColdTable]:
@@ -429,17 +430,27 @@ class View:
         while self._held:
             self.pins.release(self._held.pop())
 
+    def leave_words(self) -> None:
+        """Before that, once more: who was copied from us since they were written would take them for leftovers."""
+        for table_id, known_there in self._known_there.items():
+            if table_id in self.written and self.written[table_id].files and not known_there():
+                raise QueryError(
+                    "another database has changed the lake meanwhile under the name of this one; nothing was stored",
+                    sqlstate="40001",
+                )
+
     def keep_files(self) -> None:
         """The transaction is about to commit: what it has stored is not ours any more."""
         kept = {path for written in self.written.values() for path in staged.paths(written.files)}
         self._made = [path for path in self._made if path not in kept]
 
-    def made(self, paths: Iterable[str]) -> None:
+    def made(self, table_id: int, paths: Iterable[str], known_there: Callable[[], bool]) -> None:
         """Files that go again, unless this transaction commits with them."""
         self._made += paths
+        self._known_there[table_id] = known_there
 
     def _remove_files(self) -> None:
-        made, self._made = self._made, []
+        made, self._made, self._known_there = self._made, [], {}
         if made:
             # A client that has gone cannot commit any more: it would have said so to us first.
             self.storage.remove(made)
@@ -562,7 +573,8 @@ class View:
         rows, newest = self._counted(table, within)
         if not rows:
             return None
-        shape = tuple((c.number, c.type, c.delta_name, c.missing) for c in table.columns.values())
+        columns = ((c.number, c.type, c.delta_name, c.missing, c.unreadable) for c in table.columns.values())
+        shape = (*columns, tuple(c.number for c in table.primary_key))
         # A server that was restored counts versions from where it stood then: the same numbers, other rows.
         key = (self.backing.server, table.id, table.snapshot_id, source.range, shape)
         found = self.deltas.take(key, rows, newest)

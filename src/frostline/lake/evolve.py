@@ -7,7 +7,8 @@ in the same commit as its columns, and in the registry, where the gateway looks 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -25,7 +26,7 @@ from frostline.lake import layout
 from frostline.lake.arrange import arrange, set_order
 from frostline.lake.catalog import opened, table_of
 from frostline.model.layout import sorted_by
-from frostline.model.tables import lake_names
+from frostline.model.tables import lake_names, slug
 
 FIELDS = "frostline.fields"  # table property: attribute numbers and their field ids
 _MARKER_NAME = "_frostline_columns"
@@ -48,7 +49,8 @@ def evolve(settings: Settings, managed: Managed) -> dict[int, Field] | None:
         except NoSuchTableError:
             return None
         fields = _known(table, managed)
-        names = wanted_names(managed, marked=MARKER in fields or _adds(managed, fields))
+        cut = {field.name for spec in table.specs().values() for field in spec.fields}
+        names = wanted_names(managed, marked=MARKER in fields or _adds(managed, fields), taken=cut)
         if _differs(table.schema(), managed, fields, names):
             fields = _changed(table, managed, fields, names)
         arrange(table, managed, fields)
@@ -101,10 +103,22 @@ def _types(schema: Schema) -> dict[int, IcebergType]:
     return {field.field_id: field.field_type for field in schema.fields}
 
 
-def wanted_names(managed: Managed, *, marked: bool) -> dict[int, str]:
-    """The lake's name of every column; that of the marker makes way for them."""
+def wanted_names(managed: Managed, *, marked: bool, taken: Collection[str] = ()) -> dict[int, str]:
+    """The lake's name of every column; that of the marker makes way for them, and they for those that are taken."""
     names = {column.number: column.name for column in managed.table.stored}
-    return lake_names({**names, MARKER: _MARKER_NAME} if marked else names)
+    first = dict(enumerate(sorted(taken), -len(taken)))  # Iceberg's partition fields: no column may be called so
+    found = lake_names({**first, **names, MARKER: _MARKER_NAME} if marked else {**first, **names})
+    return {number: name for number, name in found.items() if number not in first}
+
+
+def made_way(managed: Managed) -> set[str]:
+    """Names that columns have not got in the lake, as far as the registry knows: something else there has them."""
+    plain = {column.name: slug(column.name) for column in managed.table.stored}
+    return {
+        plain[name]
+        for name, lake in managed.lake_names.items()
+        if re.fullmatch(rf"{re.escape(plain[name])}_\d+", lake) and plain[name] not in managed.lake_names.values()
+    }
 
 
 def _known(table: IcebergTable, managed: Managed) -> dict[int, int]:

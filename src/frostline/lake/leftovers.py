@@ -100,12 +100,14 @@ def _line(table: IcebergTable, snapshot: int | None) -> Iterator[IcebergSnapshot
 def _reached(table: IcebergTable, snapshot: IcebergSnapshot, manifests: dict[str, set[str]]) -> Iterator[str]:
     """Every file a snapshot leads to; what a manifest names is kept in `manifests`."""
     yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
-        path = manifest.manifest_path
-        if path not in manifests:
-            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-            manifests[path] = {path, *(entry.data_file.file_path for entry in entries)}
-        yield from manifests[path]
+    # A catalog in Postgres that was restored with it knows snapshots that were expired since.
+    with suppress(FileNotFoundError):
+        for manifest in snapshot.manifests(table.io):
+            path = manifest.manifest_path
+            if path not in manifests:
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                manifests[path] = {path, *(entry.data_file.file_path for entry in entries)}
+            yield from manifests[path]
 
 
 def stamps(settings: Settings, managed: Managed) -> set[str]:
@@ -140,7 +142,7 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned],
         if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
             table.maintenance.expire_snapshots().by_ids(known).commit()
         reached("clean.expired")
-        kept = {_bare(path) for path in referenced(table) | staged}
+        kept = {_bare(path) for path in _in_use(table, managed) | staged}
         for path in {path for snapshot in wanted.values() for path in snapshot.files}:
             if _bare(path) not in kept:
                 _delete(table, path)
@@ -159,7 +161,7 @@ def orphans(settings: Settings, managed: Managed, known: set[str], staged: Calla
         # Before the snapshots: what is staged may become part of one.
         waiting = staged()
         table.refresh()
-        kept = {_bare(path) for path in referenced(table) | waiting | known | _forgotten(settings, table, known)}
+        kept = {_bare(path) for path in _in_use(table, managed) | waiting | known | _forgotten(settings, table, known)}
         kept |= {_bare(owner.marker(table)), _bare(owner.turn(table.location()))}
         return [
             File(info.path, _below(info.path, table.location()), info.size, now - info.mtime.timestamp())
@@ -218,6 +220,21 @@ def _added(table: IcebergTable, snapshot: IcebergSnapshot) -> Iterator[str]:
             if manifest.added_snapshot_id == snapshot.snapshot_id:
                 yield manifest.manifest_path
                 yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+
+
+def _in_use(table: IcebergTable, managed: Managed) -> set[str]:
+    """The same of a table whose catalog may have been restored: it knows snapshots that were expired since.
+
+    Those that are read have all their files: else it is an error, for nothing else could be told from a leftover.
+    """
+    try:
+        return referenced(table)
+    except FileNotFoundError:
+        for snapshot in table.snapshots():
+            if snapshot.snapshot_id in (managed.snapshot_id, table.metadata.current_snapshot_id):
+                for manifest in snapshot.manifests(table.io):
+                    manifest.fetch_manifest_entry(table.io)
+        return referenced(table, gone=(FileNotFoundError,))
 
 
 def referenced(table: IcebergTable, *, gone: tuple[type[OSError], ...] = ()) -> set[str]:

@@ -25,6 +25,7 @@ from frostline.lake.texts import Texts, texts
 FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
+_ANSWER_BYTES = 64 * 1024 * 1024  # of texts; DuckDB gives more piece by piece
 _GROUPS = 3  # are read, with all that filters take for possible; more are left to DuckDB
 _FILTERED = 128  # row groups whose filters are asked; of more, DuckDB asks them
 _FILTERS = 32 * 1024 * 1024
@@ -55,6 +56,7 @@ class _File:
 
     metadata: pq.FileMetaData
     columns: Mapping[int, _Column]  # by field id
+    words: Mapping[int, str] = field(default_factory=dict)  # names of columns of texts and bytes, by place
     bounds: dict[int, list[Span | None]] = field(default_factory=dict)  # by place, of each row group
 
     @property
@@ -135,7 +137,16 @@ class _Part:
     def together(self, column: _Column) -> pa.Array:
         """A column's texts, all at once."""
         assert column.texts is not None
-        return column.texts.all(self._taken(self.columns[column.place]))
+        array = self._taken(self.columns[column.place])
+        return column.texts.all(array.dictionary_decode() if _repeated(array) else array)
+
+    def size(self, column: _Column) -> int:
+        """How many bytes the texts are whose values come again and again."""
+        array = self.columns[column.place]
+        if not _repeated(array):
+            return 0
+        array = self._taken(array)
+        return int(pc.sum(pc.binary_length(array.dictionary).take(array.indices)).as_py() or 0)
 
     def _taken(self, array: pa.Array) -> pa.Array:
         if self.at[-1] - self.at[0] == len(self.at) - 1:
@@ -168,6 +179,8 @@ class Found:
     def batch(self) -> pa.RecordBatch | None:
         """Of many."""
         with _plain:
+            if sum(part.size(column) for part in self._parts for column in self._columns) > _ANSWER_BYTES:
+                raise _NotPlain
             names = [str(at) for at in range(len(self._columns))]
             arrays = [pa.chunked_array([p.together(c) for p in self._parts], pa.string()) for c in self._columns]
             return pa.RecordBatch.from_arrays([array.combine_chunks() for array in arrays], names)
@@ -271,14 +284,14 @@ def _of_group(
     places = {column.place for column, _ in compared}
     if all(low == high for _, (low, high) in compared):
         places |= {column.place for column in columns}  # few rows, if any: all is read at once
-    read = _read(path, file.metadata, group, places)
+    read = _read(path, file, group, places)
     at = _where(read, compared)
     if len(at) > most:
         raise _NotPlain
     if not len(at):
         return []
     each = {column.place: column for column in columns}  # keys are asked for twice
-    read |= _read(path, file.metadata, group, each.keys() - places)
+    read |= _read(path, file, group, each.keys() - places)
     return [_Part({place: read[place].array for place in each}, at)]
 
 
@@ -290,13 +303,19 @@ def _where(read: Mapping[int, _Values], compared: Sequence[tuple[_Column, Span]]
     return at
 
 
-def _read(path: str, metadata: pq.FileMetaData, group: int, places: Iterable[int]) -> dict[int, _Values]:
-    """Columns of a row group, by their places."""
+def _read(path: str, file: _File, group: int, places: Iterable[int]) -> dict[int, _Values]:
+    """Columns of a row group, by their places.
+
+    Words that come again and again take next to nothing in the file, and are not written out for every row.
+    """
     found = {place: _values.peek((path, group, place)) for place in places}
     lacking = sorted(place for place, values in found.items() if values is None)
     if lacking:
+        chunks = file.metadata.row_group(group)
+        again = [file.words[at] for at in lacking if at in file.words and chunks.column(at).has_dictionary_page]
         with pa.OSFile(path) as stream:
-            reader = pq.ParquetFile(stream, metadata=metadata, pre_buffer=False).reader
+            opened = pq.ParquetFile(stream, metadata=file.metadata, pre_buffer=False, read_dictionary=again)
+            reader = opened.reader
             table = reader.read_row_group(group, column_indices=lacking, use_threads=len(lacking) > _ALONE)
         found |= {place: _Values(_whole(table.column(at))) for at, place in enumerate(lacking)}
     return {
@@ -337,6 +356,10 @@ def _place(numbers: Any, value: int, side: Literal["left", "right"]) -> Any:
     return numbers.searchsorted(numbers.dtype.type(value), side)
 
 
+def _repeated(array: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(array.type))
+
+
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return array.storage if isinstance(array, pa.ExtensionArray) else array
@@ -348,12 +371,15 @@ def _footer(path: str) -> _File:
     if len(fields) != metadata.num_columns:  # nested: places of columns are not those of their values
         return _File(metadata, {})
     known: dict[int, _Column] = {}
+    words: dict[int, str] = {}
     for place, column in enumerate(fields):
         number = (column.metadata or {}).get(b"PARQUET:field_id")
         if number is not None:
             type_ = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
             known[int(number)] = _Column(place, type_, texts(type_))
-    return _File(metadata, known)
+            if pa.types.is_string(type_) or pa.types.is_binary(type_):
+                words[place] = column.name
+    return _File(metadata, known, words)
 
 
 def _bounds(statistics: pq.Statistics | None) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from frostline.catalog import identity, pins, queries, registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
-from frostline.errors import RefusedError
+from frostline.errors import LakeError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.lake import evolve, leftovers, storage
 from frostline.report import Report
@@ -81,9 +81,15 @@ def copy(settings: Settings, *, sure: bool = False) -> None:
 def _is_ours(connection: Connection, settings: Settings, managed: Managed) -> bool:
     """Whether nothing in the lake tells that another database has the table."""
     try:
-        return not lake.owned(settings, managed) or turns.is_ours(connection, settings, managed)
+        if managed.snapshot_id is not None and not lake.owned(settings, managed):
+            return True
+        return turns.is_ours(connection, settings, managed)  # also of what the other one has archived first
     except RefusedError:
         return False  # another one has taken its place
+    except LakeError:
+        if managed.snapshot_id is not None:
+            raise
+        return True
 
 
 def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> int:

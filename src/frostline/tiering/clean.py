@@ -70,7 +70,7 @@ def clean(
     for left in returning.settle(connection, managed, locks, report):
         returning.abandon(connection, managed, left.id, locks, "given up by frostline clean")
     leaves = plan.expired(connection, managed, named=True)
-    resumed = recover.settle(connection, managed, leaves[0] if leaves else None, report)
+    resumed = recover.settle(connection, settings, managed, leaves[0] if leaves else None, report)
     # Spark may have outlived the run that died, and still be writing what the operation goes on with.
     return found + ([] if resumed is not None else in_lake(connection, settings, managed, older_than))
 

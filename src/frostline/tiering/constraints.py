@@ -14,6 +14,7 @@ from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
 from frostline.errors import OperationError, RefusedError
+from frostline.model.tables import as_sql
 
 _UNPROVEN = """
 SELECT c.identity, c.name, c.violated FROM frostline.tables t CROSS JOIN LATERAL frostline.constraints(t.id) c
@@ -116,6 +117,7 @@ def _violated(managed: Managed, name: str, violated: str, partition: str, count:
         f"{count:,} old rows of {managed.table} do not satisfy {name}, which was added since",
         detail=f"they are in {partition}; Postgres takes it for true of all rows, and a query may leave these out",
         hint="correct them: SET constraint_exclusion = off;"
-        f" UPDATE {managed.table} SET ... WHERE {violated}; or drop the constraint again",
+        f" UPDATE {as_sql(managed.table.schema, managed.table.name)} SET ... WHERE {violated};"
+        " or drop the constraint again",
         sqlstate="23514",
     )

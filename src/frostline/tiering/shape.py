@@ -32,7 +32,7 @@ def followed(connection: Connection, settings: Settings, managed: Managed) -> Ma
 def pending(connection: Connection, managed: Managed) -> bool:
     """Whether the table was altered and delta or lake have not followed, as far as Postgres knows."""
     row = queries.row(connection, "shape", table=managed.id)
-    names = evolve.wanted_names(managed, marked=managed.marker is not None)
+    names = evolve.wanted_names(managed, marked=managed.marker is not None, taken=evolve.made_way(managed))
     wanted = {column.name: names[column.number] for column in managed.table.stored}
     heaps = connection.execute(
         "SELECT heaps = frostline.heaps(id) FROM frostline.tables WHERE id = %s", (managed.id,)

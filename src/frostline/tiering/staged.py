@@ -22,7 +22,7 @@ from frostline.lake import durable, files, leftovers, merging, staged, storage
 from frostline.lake.layout import OPERATION
 from frostline.lake.merging import Merged, Others
 from frostline.report import Report
-from frostline.tiering import commits
+from frostline.tiering import commits, turns
 from frostline.tiering.archive import steps
 from frostline.tiering.commits import Operation
 from frostline.tiering.fold import record
@@ -154,6 +154,7 @@ def _settled(connection: Connection, settings: Settings, managed: Managed) -> Ma
     for id_, snapshot_id in queries.rows(connection, "unfinished_appends", table=managed.id):
         operation = Operation(id_, managed, from_settings(settings))
         if snapshot_id is not None and snapshot_id == managed.snapshot_id:
+            turns.make_up(connection, settings, managed)
             steps.finish(connection, operation)  # it had come to its end, and did not live to say so
             continue
         # With rows of another engine below it nobody has looked at them yet: it is begun anew.
@@ -192,6 +193,7 @@ def _record(connection: Connection, settings: Settings, operation: Operation, ma
         )
         reached("append.show")
 
-    commits.show(connection, operation, made, also, doing="adding to", instead="readers go on as before")
+    with turns.shown(connection, settings, operation.managed):
+        commits.show(connection, operation, made, also, doing="adding to", instead="readers go on as before")
     reached("append.shown")
     steps.finish(connection, operation)

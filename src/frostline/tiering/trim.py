@@ -20,7 +20,7 @@ from frostline.lake import durable, layout, merging, surplus
 from frostline.lake.merging import Merged
 from frostline.pipeline import remove
 from frostline.report import Report
-from frostline.tiering import commits, retention, staged, statistics
+from frostline.tiering import commits, retention, staged, statistics, turns
 from frostline.tiering.archive import steps
 from frostline.tiering.commits import Operation
 from frostline.tiering.locks import from_settings
@@ -104,6 +104,7 @@ def _record(connection: Connection, settings: Settings, operation: Operation, ma
             (made.id, made.metadata_location, operation.id),
         )
 
-    commits.show(connection, operation, made, also, doing="trimming", instead="readers go on as before")
+    with turns.shown(connection, settings, operation.managed):
+        commits.show(connection, operation, made, also, doing="trimming", instead="readers go on as before")
     reached("trim.recorded")
     steps.finish(connection, operation)

@@ -8,6 +8,8 @@ one that changed the lake last.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from frostline.catalog import turns
@@ -40,6 +42,24 @@ def take(connection: Connection, settings: Settings, managed: Managed) -> None:
     """At an operation's beginning: whoever was copied from us, or we from him, will know."""
     check(connection, settings, managed)
     leave_word(connection, settings, managed)
+
+
+@contextmanager
+def shown(connection: Connection, settings: Settings, managed: Managed) -> Iterator[None]:
+    """Around the moment from which readers get what an operation has made.
+
+    It was long at work: a copy may have taken its turn meanwhile. And one that was made meanwhile knows the word of the
+    beginning, and would take the files for leftovers.
+    """
+    check(connection, settings, managed)
+    yield
+    leave_word(connection, settings, managed)
+
+
+def make_up(connection: Connection, settings: Settings, managed: Managed) -> None:
+    """An operation had come to its end, and did not live to leave its last word."""
+    if lake.owned(settings, managed):
+        leave_word(connection, settings, managed)
 
 
 def leave_word(connection: Connection, settings: Settings, managed: Managed) -> None:

@@ -58,6 +58,7 @@ def unregister(settings: Settings, text: str, report: Report, *, keep_lake: bool
         with only_writer(connection, managed) as locked:
             if not keep_lake and locked.snapshot_id is not None:
                 lake.load(settings, locked)  # refused where it is somebody else's, before anything comes back
+                turns.check(connection, settings, locked)
             managed = staged.add_owned(connection, settings, locked, report)
             known = staged.paths(connection, managed)
             wanted = [
@@ -113,6 +114,9 @@ def _drop_lake(connection: Connection, settings: Settings, managed: Managed, rep
     if managed.snapshot_id is not None:
         lake.load(settings, managed)  # it may have been taken over since
     turns.check(connection, settings, managed)  # also where nothing is in the lake: a copy's original may be by now
+    archived = "SELECT EXISTS (SELECT FROM frostline.operations WHERE table_id = %s AND kind = 'archive')"
+    if managed.snapshot_id is None and connection.execute(archived, (managed.id,)).fetchone() == (False,):
+        return  # what is in the place of its files is another database's: of an earlier version it may have no word
     with report.step(f"drop the Iceberg table of {managed.table}"):
         locks = replace(from_settings(settings), fence=managed.id)
         with_short_locks(connection, work, f"forgetting the lake of {managed.table}", locks)

@@ -175,7 +175,9 @@ def _verified(settings: Settings, text: str, period: Period) -> Finding:
             return Finding(period.name, state, found.rows, files, changed, tuple(problems), anew)
         except psycopg.Error as error:
             # The gateway is away, or to it the store is: the files themselves were found whole just now.
-            state = "unknown" if out_of_reach(error, "58") else "damaged"
+            # And what was altered so that old rows cannot follow is not damaged.
+            away = out_of_reach(error, "58") or isinstance(error, psycopg.errors.FeatureNotSupported)
+            state = "unknown" if away else "damaged"
             return Finding(period.name, state, problems=(f"cannot be read: {' '.join(str(error).split())}",))
         finally:
             connection.rollback()

@@ -138,6 +138,32 @@ def test_what_is_not_plain_is_for_duckdb(tmp_path: Path) -> None:
     assert rows(written(tmp_path / "late.parquet", late), exactly({1: 2}), [2], 10) is None  # Python has no such year
 
 
+def test_words_that_come_again_and_again_are_not_written_out_for_every_row(tmp_path: Path) -> None:
+    """They take next to nothing in the file; a look-up of one row would take gigabytes otherwise."""
+    words = [letter * 20_000 for letter in "abcdefghij"]
+    places = pa.array([n % 11 if n % 11 < 10 else None for n in range(16_000)], pa.int32())
+    texts = pa.DictionaryArray.from_arrays(places, pa.array(words)).cast(pa.string())
+    keys = pa.array(range(16_000), pa.int64())
+    columns: Columns = {1: (pa.int64(), keys), 2: (pa.string(), texts), 3: (pa.binary(), texts.cast(pa.binary()))}
+    location = written(tmp_path / "a.parquet", columns)
+    del texts, columns
+    before = pa.total_allocated_bytes()
+    pool = pa.default_memory_pool()
+    taken = pool.max_memory() or 0
+    assert rows(location, exactly({1: 13}), [2, 3, 1], 10) == [[words[2], rf"\x{words[2].encode().hex()}", "13"]]
+    assert rows(location, exactly({1: 21}), [2, 3], 10) == [[None, None]]
+    assert (pool.max_memory() or 0) <= max(taken, before + 50_000_000)
+    found = point.find(location, {1: (20, 500)}, [2, 1], 10_000)
+    assert found is not None
+    batch = found.batch()
+    assert batch is not None
+    assert batch.column(0).to_pylist() == [words[n % 11] if n % 11 < 10 else None for n in range(20, 501)]
+    assert found.rows() == [[words[n % 11] if n % 11 < 10 else None, str(n)] for n in range(20, 501)]
+    many = point.find(location, {1: (0, 9_000)}, [2], 10_000)
+    assert many is not None
+    assert many.batch() is None  # 160 MB: DuckDB gives them piece by piece
+
+
 RANDOM = random.Random(7)
 KEYS = [
     2 * RANDOM.getrandbits(61) for _ in range(8 * 2048)

@@ -548,3 +548,23 @@ def test_a_parallel_worker_does_not_miss_its_own_transactions_changes(
             pair.world.run("UPDATE tiered SET i = %s WHERE id = 5", was)
     finally:
         client.execute("DROP FUNCTION changed; DROP TABLE many")
+
+
+def test_who_holds_the_lock_that_marks_a_session_keeps_it_from_nothing_but_writes(
+    pair: Pair, client: psycopg.Connection[Any]
+) -> None:
+    """Any role can take any advisory lock."""
+    before = pair.world.run(FIVE)
+    stranger = pair.world.connect()
+    stranger.execute("SELECT pg_advisory_lock(%s, %s)", (IN_USE, client.info.backend_pid))
+    client.execute("SET statement_timeout = '5s'")
+    assert client.execute(FIVE).fetchall() == before
+    with client.transaction(force_rollback=True):
+        client.execute(FIVE)
+        stranger.execute("SELECT pg_advisory_unlock_all()")
+        assert client.execute("UPDATE tiered SET i = 41 WHERE id = 5").rowcount == 1
+        assert client.execute("SELECT i FROM tiered WHERE id = 5").fetchall() == [(41,)]
+    client.execute("UPDATE tiered SET i = 42 WHERE id = 5")
+    assert client.execute("SELECT i FROM tiered WHERE id = 5").fetchall() == [(42,)]
+    client.execute("UPDATE tiered SET i = %s WHERE id = 5", (before[0][0],))
+    assert pair.world.run(FIVE) == before

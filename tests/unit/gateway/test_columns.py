@@ -7,7 +7,7 @@ import pytest
 
 from frostline.catalog.cold import ColdColumn
 from frostline.gateway.cancel import Canceller
-from frostline.gateway.columns import Columns, Kept, width
+from frostline.gateway.columns import Columns, Kept, size
 from frostline.gateway.rows import Cursors
 from frostline.lake.storage import Local
 from frostline.model.types import storage
@@ -105,13 +105,51 @@ def test_what_cannot_be_read_is_left_to_others_and_not_tried_again(reader: Reade
     assert reader.get(text) is None
 
 
-@pytest.mark.parametrize(
-    ("types", "expected"),
-    [(["int8", "timestamptz", "int4"], 20), (["bool", "uuid", "float4"], 21), (["int8", "text"], None), ([], 0)],
-)
-def test_how_wide_a_row_is(types: list[str], expected: int | None) -> None:
-    columns = [
+def kept_columns(*types: str) -> list[ColdColumn]:
+    return [
         ColdColumn(n, "c", name, name, 0, -1, name, False, False, storage(name), n, "c", None, True, True)
         for n, name in enumerate(types)
     ]
-    assert width(columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("bool", "i % 2 = 0"),
+        ("int4", "i::INT"),
+        ("int8", "i"),
+        ("float4", "i::FLOAT"),
+        ("uuid", "md5(i::VARCHAR)::UUID"),
+    ],
+)
+@pytest.mark.parametrize("rows", [1000, 122_880, 1_000_000])
+def test_how_much_columns_take_is_known(type_: str, value: str, rows: int) -> None:
+    engine = duckdb.connect()
+    engine.execute(f"CREATE TABLE t AS SELECT CASE WHEN i % 7 > 0 THEN {value} END AS c FROM range({rows}) r (i)")
+    (taken,) = engine.execute(
+        "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+    ).fetchone() or (0,)
+    expected = size(kept_columns(type_), rows) or 0
+    assert taken <= expected * 1.05
+    assert expected <= taken + 2 * 262_144
+
+
+def test_of_texts_it_is_not_known() -> None:
+    assert size(kept_columns("int8", "text"), 5) is None
+
+
+def test_what_is_dropped_while_a_query_goes_on_counts() -> None:
+    """DuckDB keeps it until then: one cursor that is left open must not make it keep all that ever was."""
+    million = 1_000_000
+    weight = size(kept_columns("int8"), million) or 0
+    reader = Reader(3 * weight)
+    rows = reader.engine.cursor().execute("SELECT i, repeat('x', 20) FROM range(1000000) r (i)").to_arrow_reader(1000)
+    rows.read_next_batch()
+    for n in range(30):
+        for _ in range(2):
+            reader.get(f"SELECT i + {n} AS c1 FROM range({million}) r (i)", weight)
+    (taken,) = reader.engine.execute(
+        "SELECT memory_usage_bytes + temporary_storage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+    ).fetchone() or (0,)
+    assert taken <= 2 * 3 * weight + 80_000_000
+    assert reader.columns.counts()["columns_bytes"] <= 3 * weight

@@ -45,7 +45,8 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND pg_has_role(session_user, c.relowner, 'USAGE')) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', target);
     END IF;
-    UPDATE frostline.columns c SET expression = NULL
+    -- That of now, and not none: another one, later, is to be noticed.
+    UPDATE frostline.columns c SET expression = frostline.expression(target, c.attnum)
     FROM frostline.tables t JOIN pg_attribute a ON a.attrelid = t.relation
     WHERE t.relation = target AND c.table_id = t.id AND c.attnum = a.attnum AND a.attname = column_name AND NOT a.attisdropped;
     IF NOT FOUND THEN

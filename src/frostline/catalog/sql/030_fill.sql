@@ -67,7 +67,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = target AND pg_has_role(session_user, c.relowner, 'USAGE')) THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of table %s', target);
     END IF;
-    SELECT a.attnum, format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
+    SELECT a.attnum, format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod, a.attgenerated,
            a.attnotnull AND NOT EXISTS (
                SELECT FROM pg_constraint c  -- since 18 it can be NOT VALID, and then no plan relies on it
                WHERE c.conrelid = target AND c.contype = 'n' AND c.conkey = ARRAY[a.attnum] AND NOT c.convalidated
@@ -84,6 +84,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('the value of column %s in cold rows of %s from before it was added is known', column_name, target),
             HINT = 'Nothing was changed. UPDATE changes it.';
+    ELSIF found.attgenerated <> '' THEN
+        -- Rows that come back are computed, and would not be what they were.
+        RAISE EXCEPTION USING ERRCODE = '428C9', MESSAGE = format('column %s of %s is generated, and can be given no value', column_name, target),
+            HINT = 'Nothing was changed. Drop it; one that is not generated can be added and filled.';
     ELSIF value IS NULL AND found.attnotnull THEN
         RAISE EXCEPTION USING ERRCODE = '23502', MESSAGE = format('column %s of %s is NOT NULL, and so of cold rows too', column_name, target),
             HINT = 'Nothing was changed. Give another value than NULL; UPDATE then finds these rows by it.';

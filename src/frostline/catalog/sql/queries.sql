@@ -741,6 +741,21 @@ SELECT n.nspname, c.relname
 FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.table_id = %(table)s AND c.relispartition;
 
+-- name: foreign_bounds
+SELECT n.nspname, c.relname, pg_get_expr(c.relpartbound, c.oid)
+FROM frostline.periods p JOIN pg_class c ON c.oid = p.foreign_table JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE p.table_id = %(table)s AND c.relispartition
+ORDER BY p.lower NULLS FIRST, c.oid;
+
+-- name: assignable
+-- Whether ALTER TYPE needs no USING; of arrays it is that of their elements. Anything can be assigned to a text.
+SELECT s.oid = t.oid OR t.typcategory = 'S'
+       OR EXISTS (SELECT FROM pg_cast c WHERE c.castsource = s.oid AND c.casttarget = t.oid AND c.castcontext <> 'e')
+FROM pg_type a, pg_type b, pg_type s, pg_type t
+WHERE a.oid = %(source)s AND b.oid = %(target)s
+  AND s.oid = CASE WHEN a.typcategory = 'A' AND b.typcategory = 'A' THEN a.typelem ELSE a.oid END
+  AND t.oid = CASE WHEN a.typcategory = 'A' AND b.typcategory = 'A' THEN b.typelem ELSE b.oid END;
+
 -- name: ancestors
 -- This table and the partitioned ones above it: whether it is above, and has row-level security.
 SELECT n.nspname, c.relname, c.oid <> %(oid)s, c.relrowsecurity
@@ -797,6 +812,24 @@ LEFT JOIN pg_class l ON l.relnamespace = n.oid AND l.relkind = 'r'
 WHERE o.table_id = %(table)s AND o.kind = 'untier'
   AND (o.state = 'running' OR n.oid IS NOT NULL OR to_regprocedure('frostline_delta.follow_' || o.id || '()') IS NOT NULL)
 ORDER BY o.id;
+
+-- name: otherwise
+-- Whether a leaf that waits has another default or expression than the table, or a CHECK or NOT NULL that is gone. What it
+-- lacks Postgres asks for itself, when it is attached.
+SELECT EXISTS (
+    SELECT FROM pg_attribute l
+    JOIN pg_attribute t ON t.attrelid = %(table)s AND t.attname = l.attname AND NOT t.attisdropped
+    JOIN pg_attribute h ON h.attrelid = %(hot)s AND h.attname = l.attname AND NOT h.attisdropped
+    LEFT JOIN pg_attrdef ld ON ld.adrelid = l.attrelid AND ld.adnum = l.attnum
+    LEFT JOIN pg_attrdef td ON td.adrelid = t.attrelid AND td.adnum = t.attnum
+    WHERE l.attrelid = %(leaf)s AND l.attnum > 0 AND NOT l.attisdropped
+      AND (pg_get_expr(ld.adbin, ld.adrelid) IS DISTINCT FROM pg_get_expr(td.adbin, td.adrelid)
+           OR l.attnotnull AND NOT h.attnotnull)
+) OR EXISTS (
+    SELECT FROM pg_constraint l
+    WHERE l.conrelid = %(leaf)s AND l.contype = 'c' AND l.conname <> ALL (%(own)s::text[])
+      AND NOT EXISTS (SELECT FROM pg_constraint h WHERE h.conrelid = %(hot)s AND h.contype = 'c' AND h.conname = l.conname)
+);
 
 -- name: unfinished_trims
 SELECT o.id FROM frostline.operations o

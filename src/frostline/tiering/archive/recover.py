@@ -13,12 +13,13 @@ from psycopg.sql import SQL, Composed, Identifier
 from frostline.catalog import queries
 from frostline.catalog.database import Connection
 from frostline.catalog.registry import Managed
+from frostline.config import Settings
 from frostline.delta import tables as delta
 from frostline.faults import reached
 from frostline.model.bounds import Range, parse_bound
 from frostline.model.tables import Leaf
 from frostline.report import Report
-from frostline.tiering import ddl, statistics
+from frostline.tiering import ddl, statistics, turns
 from frostline.tiering.archive import capture, default, steps, swap
 from frostline.tiering.archive.steps import Operation
 
@@ -55,13 +56,15 @@ def unfinished(connection: Connection, managed: Managed) -> list[Unfinished]:
     return [Unfinished(*row) for row in queries.rows(connection, "unfinished", table=managed.id)]
 
 
-def settle(connection: Connection, managed: Managed, leaf: Leaf | None, report: Report) -> Operation | None:
+def settle(
+    connection: Connection, settings: Settings, managed: Managed, leaf: Leaf | None, report: Report
+) -> Operation | None:
     """Clear up; returns the operation that can go on with this leaf, the next one to be archived."""
     reached("recover.begin")
     resumed = None
     for left in unfinished(connection, managed):
         if left.swapped(managed):
-            _finish(connection, managed, left, report)
+            _finish(connection, settings, managed, left, report)
         elif (found := resumable(connection, managed, left, leaf)) is not None:
             resumed = found
             report.line(f"going on with {left.leaf}, which a run that ended at {left.step} had begun")
@@ -99,13 +102,14 @@ def resumable(connection: Connection, managed: Managed, left: Unfinished, leaf: 
     return Operation(left.id, managed, leaf, range_, left.captured, resumed=True)
 
 
-def _finish(connection: Connection, managed: Managed, left: Unfinished, report: Report) -> None:
+def _finish(connection: Connection, settings: Settings, managed: Managed, left: Unfinished, report: Report) -> None:
     """The lake is the truth already; what is left to do is to drop the leaf."""
     reached("recover.finish")
     name = queries.row(connection, "relation", oid=left.foreign_table) if left.foreign_table is not None else None
     schema, table = name if name is not None else (delta.SCHEMA, f"dropped_{left.id}")
     operation = Operation(left.id, managed, Leaf(0, schema, table, left.range), left.range)
     if left.parked:
+        turns.make_up(connection, settings, managed)
         if name is not None:
             statistics.carry_over(connection, operation)
         try:

@@ -83,7 +83,7 @@ def periods(
         managed = registry.get(connection, text)
         with only_writer(connection, managed) as managed:
             leaves = plan.expired(connection, managed, before, named=named)
-            unfinished = recover.settle(connection, managed, leaves[0] if leaves else None, report)
+            unfinished = recover.settle(connection, settings, managed, leaves[0] if leaves else None, report)
             if unfinished is None:
                 _clean_lake(connection, settings, managed, report)
             if not leaves:
@@ -135,6 +135,7 @@ def _one(
                 capture.catch_up(connection, operation)
                 step.rows = verify.verify(settings, operation)
             progress.advance()
+            turns.check(connection, settings, managed)  # it was long at work: a copy may have taken its turn meanwhile
             with steps.step(connection, operation, 4, "swap"):
                 swap.swap(connection, operation, snapshot)
             progress.advance()
@@ -147,6 +148,9 @@ def _one(
                     steps.alarm(connection, operation.id, f"not archived, its copy in the lake differs: {error.detail}")
                 recover.give_up(connection, operation)
             raise
+        # Who was copied from us on the way knows the word of the beginning, and nothing of what was archived: it is
+        # told before the leaf goes.
+        turns.leave_word(connection, settings, managed)
         reached("statistics.begin")
         statistics.carry_over(connection, operation)
         with steps.step(connection, operation, 5, "drop"):

@@ -23,7 +23,7 @@ from frostline.lake import files as lake
 from frostline.lake import inspect, storage
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range
-from frostline.tiering import commits, retention, statistics
+from frostline.tiering import commits, retention, statistics, turns
 from frostline.tiering.commits import Operation
 from frostline.tiering.digest import exported_snapshot, foreign_table
 
@@ -54,9 +54,10 @@ def record(connection: Connection, settings: Settings, operation: Operation, mad
         reached("record.commit")
         return removed
 
-    return commits.show(
-        connection, operation, made, also, doing="folding", instead="nothing was folded", fenced="record.fenced"
-    )
+    with turns.shown(connection, settings, operation.managed):
+        return commits.show(
+            connection, operation, made, also, doing="folding", instead="nothing was folded", fenced="record.fenced"
+        )
 
 
 def update(connection: Connection, managed: Managed, periods: Iterable[Period]) -> None:

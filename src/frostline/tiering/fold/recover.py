@@ -11,7 +11,7 @@ from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.faults import reached
 from frostline.lake.merging import Merged
-from frostline.tiering import commits
+from frostline.tiering import commits, turns
 from frostline.tiering.archive import steps
 from frostline.tiering.commits import Operation
 from frostline.tiering.fold import merge
@@ -24,6 +24,7 @@ def settle(connection: Connection, settings: Settings, managed: Managed) -> tupl
     for id_, noted, snapshot_id in queries.rows(connection, "unfinished_folds", table=managed.id):
         operation = Operation(id_, managed, from_settings(settings))
         if not noted and snapshot_id is not None and snapshot_id == managed.snapshot_id:
+            turns.make_up(connection, settings, managed)
             steps.finish(connection, operation)  # it had come to its end, and did not live to say so
             continue
         made = _committed(connection, settings, operation) if noted else None

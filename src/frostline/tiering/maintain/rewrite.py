@@ -23,7 +23,7 @@ from frostline.lake.condition import Crowded, Work
 from frostline.lake.merging import Merged
 from frostline.model.bounds import Range
 from frostline.pipeline import compact
-from frostline.tiering import commits
+from frostline.tiering import commits, turns
 from frostline.tiering.commits import Operation
 
 if TYPE_CHECKING:
@@ -116,9 +116,10 @@ def move(connection: Connection, settings: Settings, operation: Operation, made:
             )
         reached("move.commit")
 
-    commits.show(
-        connection, operation, made, also, doing="maintaining", instead="nothing was changed", fenced="move.fenced"
-    )
+    with turns.shown(connection, settings, operation.managed):
+        commits.show(
+            connection, operation, made, also, doing="maintaining", instead="nothing was changed", fenced="move.fenced"
+        )
 
 
 def _snapshots(settings: Settings, operation: Operation, made: Merged) -> tuple[lake.Snapshot, lake.Snapshot]:

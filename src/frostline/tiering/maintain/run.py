@@ -100,6 +100,7 @@ def _settled(connection: Connection, settings: Settings, managed: Managed, warm:
             rewrite.forget(connection, operation)
             continue
         if _moved(connection, operation):
+            turns.make_up(connection, settings, managed)
             steps.finish(connection, operation)  # it had come to its end, and did not live to say so
             continue
         made = rewrite.committed(connection, settings, operation)

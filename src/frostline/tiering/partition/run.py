@@ -189,10 +189,10 @@ def abandon(connection: Connection, text: str, wanted: Wanted) -> Plan:
                 f"{work.plan} is partitioned already, and only its foreign keys are still to be proven",
                 hint=f"frostline partition {work.plan.pasted} ends it",
             )
-        triggers = copying.drop_triggers(work.plan.table)
 
         def release() -> None:
-            for statement in triggers:
+            found = queries.row(connection, "relation", oid=work.source)  # by whatever name it goes by now
+            for statement in copying.drop_triggers(Identifier(*found)) if found is not None else ():
                 connection.execute(statement)
 
         with_short_locks(connection, release, f"releasing {work.plan}", replace(wanted, relations=[work.source]))

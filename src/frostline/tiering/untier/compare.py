@@ -7,8 +7,9 @@ from psycopg.sql import SQL, Identifier
 
 from frostline.catalog.database import connect
 from frostline.config import Settings
-from frostline.errors import Interrupted, OperationError
+from frostline.errors import Interrupted, OperationError, RefusedError
 from frostline.faults import reached
+from frostline.model.tables import as_sql
 from frostline.tiering.digest import differing, digest_of, exported_snapshot, first_keys, foreign_table
 from frostline.tiering.untier.operation import Operation, altered, check_columns
 
@@ -27,6 +28,7 @@ def compare(settings: Settings, operation: Operation) -> int:
             there = digest_of(connection, managed.table, foreign)
             if here != there:
                 _refuse_altered(settings, operation)
+                _refuse_computed(operation, differing(managed.table.stored, here, there), here.rows == there.rows)
                 keys = first_keys(connection, managed, leaf, foreign)
                 raise OperationError(
                     f"the leaf made of {period} and the cold rows themselves differ; those stay where they are",
@@ -48,6 +50,22 @@ def compare(settings: Settings, operation: Operation) -> int:
             if not connection.broken:
                 connection.rollback()
     return here.rows
+
+
+def _refuse_computed(operation: Operation, columns: list[str], same_rows: bool) -> None:
+    """Values that cold rows were left when their column's expression was altered are no damage either."""
+    table = operation.managed.table
+    generated = [column.name for column in table.stored if column.generated]
+    if not same_rows or not columns or not set(columns) <= set(generated):
+        return
+    alter, names = f"ALTER TABLE {as_sql(table.schema, table.name)}", [as_sql(name) for name in columns]
+    raise RefusedError(
+        f"{operation.period} stays in the lake: its rows have other values in {', '.join(columns)} than are computed"
+        " when they come back",
+        detail="the expression was altered when they were cold, or what it calls was",
+        hint=f"to keep the values: {alter} {', '.join(f'ALTER COLUMN {name} DROP EXPRESSION' for name in names)}\n"
+        "to have them computed anew: UPDATE these rows; then run the same command again",
+    )
 
 
 def _refuse_altered(settings: Settings, operation: Operation) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from frostline.catalog import describe, queries, registry
 from frostline.catalog.database import Connection
+from frostline.catalog.names import LOWER_CHECK, UPPER_CHECK
 from frostline.catalog.registry import Managed
 from frostline.delta.follow import recorded
 from frostline.errors import OperationError
@@ -98,15 +99,18 @@ def check_columns(connection: Connection, before: Managed, period: Period) -> No
     """By number: a column of the same name and type may be another one, and the leaf has values of before."""
     now = registry.get_by_id(connection, before.id)
     known = [[(c.number, c.name, c.type, c.generated) for c in one.table.columns] for one in (before, now)]
-    computed = any(found.computed is not None for found in recorded(connection, before.id).values())
+    found = recorded(connection, before.id)  # also of columns that are gone, which nobody computes
+    computed = any(found[c.number].computed is not None for c in before.table.stored if c.number in found)
     if known[0] != known[1] or computed:
         raise altered(before, period)
 
 
 def fits(connection: Connection, managed: Managed, leaf: int) -> bool:
-    """Whether a leaf has the columns that the table has."""
+    """Whether a leaf has the columns that the table has, computes what it computes, and forbids no more."""
     found = describe.columns(connection, leaf)
-    return {(c.name, c.type, c.generated) for c in found} == {
+    own = [LOWER_CHECK, UPPER_CHECK]
+    row = queries.row(connection, "otherwise", leaf=leaf, table=managed.table.oid, hot=managed.hot_oid, own=own)
+    return row == (False,) and {(c.name, c.type, c.generated) for c in found} == {
         (c.name, c.type, c.generated) for c in managed.table.columns
     }
 

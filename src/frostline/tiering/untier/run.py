@@ -90,11 +90,12 @@ def bring_back(
     partitions.check_plain(connection, managed)
     partitions.check_attached(connection, managed, [period.oid for period in wanted])
     constraints.check_attachable(connection, managed)
-    archiving.settle(connection, managed, None, report)
+    archiving.settle(connection, settings, managed, None, report)
     if adopted(connection, settings, managed, report):
         managed = registry.get_by_id(connection, managed.id)  # its snapshot has moved
     # The delta only: the lake may be somebody else's, and nothing is added to it here.
-    managed = following.follow(connection, managed.id, patience=settings.archive.lock_patience)
+    if wanted:  # what is given up need not be able to follow
+        managed = following.follow(connection, managed.id, patience=settings.archive.lock_patience)
     going = recover.settle(connection, managed, locks, report)
     for operation in going:
         if operation.period not in wanted:
