@@ -37,10 +37,13 @@ def delta(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[An
         ("id = -4", "U", "t = NULL, u = md5('x')::uuid", 6),
         ("id = -2", "T", "i4 = NULL", 7),
     ]
+    newest: dict[str, int] = {}  # the lake's, until there is one in the delta
     for condition, kind, change, sequence in versions:
+        previous, newest[condition] = newest.get(condition, 0), sequence
         connection.execute(f"CREATE TEMP TABLE version AS SELECT * FROM copy WHERE {condition}")
         connection.execute(f"UPDATE version SET {change}")
-        connection.execute(f"INSERT INTO frostline_delta.events SELECT *, '{kind}', {sequence}, 0 FROM version")
+        numbered = f"*, '{kind}', {sequence}, {previous}"
+        connection.execute(f"INSERT INTO frostline_delta.events SELECT {numbered} FROM version")
         connection.execute(f"DELETE FROM expected WHERE {condition}")
         if kind == "U":
             connection.execute("INSERT INTO expected SELECT * FROM version")

@@ -162,6 +162,7 @@ def _tables(connection: psycopg.Connection[Any], dense: bool) -> int:
         connection.execute(
             sql.SQL("ALTER TABLE frostline_delta.events ALTER {} SET NOT NULL").format(sql.Identifier(column))
         )
+    connection.execute("ALTER TABLE frostline_delta.events ADD UNIQUE (id, ts, _prev)")
     count = DENSE_COUNT if dense else COUNT
     connection.execute(FILL.replace("{count}", str(count)).replace("{step}", str(COUNT // count)))
     connection.execute(EDGES)
