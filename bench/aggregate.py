@@ -10,6 +10,7 @@ from bench.world import World
 
 TITLE = "An aggregate over one cold period, pushed whole"
 TABLES = True  # it needs the shared ones
+RUNS = 10  # in a row, as a report runs them
 QUERIES = {
     "count": ("events", "SELECT count(*) FROM {} WHERE kind < 64"),
     "groups": ("events", "SELECT kind, count(*), sum(id), avg(kind) FROM {} GROUP BY kind"),
@@ -38,6 +39,7 @@ def _one(world: World, rounds: int, label: str, table: str, query: str) -> list[
                 "heap": lambda: peer.execute(query.format(month.name)).fetchall(),
             },
             rounds * 5,
+            runs=RUNS,
         )
     what = f"{label} over {month.rows:,} rows"
     return [

@@ -47,8 +47,11 @@ class Result:
         return f"{'at least' if self.at_least else 'at most'} {self.target:g}"
 
 
-def interleaved(contenders: Mapping[str, Contender], rounds: int, warm: int = 1) -> Times:
-    """Seconds of each contender in each round; the order turns, so that nobody always follows the same other."""
+def interleaved(contenders: Mapping[str, Contender], rounds: int, warm: int = 1, runs: int = 1) -> Times:
+    """Seconds of each contender in each round; the order turns, so that nobody always follows the same other.
+
+    Of several runs in a row the median counts: how long it takes whoever is at work, not whoever is woken for it.
+    """
     for _ in range(warm):
         for contender in contenders.values():
             contender()
@@ -58,10 +61,14 @@ def interleaved(contenders: Mapping[str, Contender], rounds: int, warm: int = 1)
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
             time.sleep(_PAUSE)
-            started = time.perf_counter()
-            contenders[name]()
-            times[name].append(time.perf_counter() - started)
+            times[name].append(statistics.median(_seconds(contenders[name]) for _ in range(runs)))
     return times
+
+
+def _seconds(contender: Contender) -> float:
+    started = time.perf_counter()
+    contender()
+    return time.perf_counter() - started
 
 
 def speed(claim: str, times: Times, ours: str, baseline: str, target: float) -> Result:
