@@ -259,6 +259,20 @@ def test_a_foreign_key_is_renamed(world: World, action: str) -> None:
     assert world.run("SELECT count(*) FROM events e JOIN dim USING (v)") == [(3,)]
 
 
+@pytest.mark.parametrize("action", ["", "ON DELETE CASCADE"])
+def test_a_foreign_key_of_the_same_name_refers_to_another_table(world: World, action: str) -> None:
+    world.run("CREATE TABLE dim (v int PRIMARY KEY); INSERT INTO dim SELECT generate_series(1, 9)")
+    world.run("CREATE TABLE later (v int PRIMARY KEY); INSERT INTO later SELECT generate_series(1, 9)")
+    make(world, f"k int, CONSTRAINT to_dim FOREIGN KEY (v) REFERENCES dim {action}")
+    world.run(
+        "ALTER TABLE events_hot DROP CONSTRAINT to_dim,"
+        f" ADD CONSTRAINT to_dim FOREIGN KEY (v) REFERENCES later {action}"
+    )
+    world.run("UPDATE events SET n = 'x' WHERE id = 1")
+    world.run("DELETE FROM dim WHERE v IN (2, 3)")  # nothing refers to it any more
+    assert world.run("SELECT id FROM events ORDER BY id") == [(1,), (2,), (3,)]
+
+
 def test_a_column_called_like_the_lakes_partitions(world: World) -> None:
     from frostline.tiering import cycle
 

@@ -3,8 +3,10 @@
 -- That which a trigger on the referenced table stands for: of its name, or one that no trigger there names, in order.
 CREATE FUNCTION frostline.guarded_key(table_id bigint, hot oid, referenced oid, constraint_name text) RETURNS oid
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- One of the same name may have come to refer to another table: this one's rows may go then.
     WITH keys AS (
-        SELECT c.oid, c.conname, c.confrelid FROM pg_constraint c WHERE c.conrelid = hot AND c.contype = 'f' AND c.conparentid = 0
+        SELECT c.oid, c.conname FROM pg_constraint c WHERE c.conrelid = hot AND c.contype = 'f' AND c.conparentid = 0
+          AND c.confrelid IN (SELECT referenced UNION SELECT relid FROM pg_partition_ancestors(referenced))
     ), named AS (
         SELECT DISTINCT convert_from(substring(g.tgargs FROM p.at + 1 FOR length(g.tgargs) - p.at - 1), 'UTF8') AS conname
         FROM pg_trigger g CROSS JOIN LATERAL (SELECT position('\x00'::bytea IN g.tgargs) AS at) p
@@ -15,8 +17,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT k.oid FROM keys k WHERE k.conname = constraint_name), (
         SELECT k.oid
         FROM (SELECT k.oid, row_number() OVER (ORDER BY k.oid) AS place FROM keys k
-              WHERE k.confrelid IN (SELECT referenced UNION SELECT relid FROM pg_partition_ancestors(referenced))
-                AND k.conname::text NOT IN (SELECT n.conname FROM named n)) k
+              WHERE k.conname::text NOT IN (SELECT n.conname FROM named n)) k
         JOIN (SELECT n.conname, row_number() OVER (ORDER BY n.conname) AS place FROM named n
               WHERE n.conname NOT IN (SELECT k.conname::text FROM keys k)) n USING (place)
         WHERE n.conname = constraint_name))
