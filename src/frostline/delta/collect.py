@@ -19,7 +19,7 @@ from frostline.model.types import delta_type
 TRIGGER = "!frostline"  # sorts before any ordinary name, so that a user's triggers see what is stored
 SUBJECT = "! frostline policies"  # and this before that
 BEFORE = ".before"  # what stores at the beginning of a statement is called the same, and this
-VERSION = "stores cold rows, version 14"  # its comment; functions of an older one are made anew by `frostline init`
+VERSION = "stores cold rows, version 15"  # its comment; functions of an older one are made anew by `frostline init`
 # A DELETE of a batch takes what is held, whichever that is: the number says how deep the statement stands that stores
 # it among those that call each other. The first row it returns says that all of them follow, or that they are too many
 # for that. It says so in other signs with every change of what function and gateway say to each other; by those of
@@ -481,7 +481,8 @@ def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Compos
     body = SQL(
         """BEGIN
   IF {loaded} THEN
-    IF {used} THEN
+    -- One that has told that it begins tells that it ends, though nothing was read by then.
+    IF {used} OR {told} THEN
       {look}
       IF FOUND THEN
         IF pg_catalog.current_setting('frostline.strict', true) IS NOT NULL THEN
@@ -493,7 +494,14 @@ def _after(id_: int, delta: tuple[str, str], connections: Connections) -> Compos
   END IF;
   RETURN NULL;
 END"""
-    ).format(loaded=_LOADED, used=_MAY_BE_USED, look=_look(connections), id=Literal(id_), store=store)
+    ).format(
+        loaded=_LOADED,
+        used=_MAY_BE_USED,
+        told=_told(id_),
+        look=_look(connections),
+        id=Literal(id_),
+        store=store,
+    )
     return _trigger_function(function_name(id_), body)
 
 
@@ -525,19 +533,17 @@ BEGIN
   IF NOT ({loaded}) THEN
     RETURN NULL;
   END IF;
-  IF NOT {used} THEN  -- first: what calls this takes longer to find out
-    RETURN NULL;
-  END IF;
   GET DIAGNOSTICS inside = PG_CONTEXT;
-  IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0  -- nothing but this function: the client's own
-     AND coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes' THEN
+  -- Nothing but this function: the client's own. Of others it is not asked whether the gateway holds its lock: the
+  -- statement that calls them may have begun its part of it, and come to its first row, and the lock, after them.
+  IF pg_catalog.strpos(inside, E'\\n') OPERATOR(pg_catalog.=) 0 AND NOT {told} THEN
     RETURN NULL;
   END IF;
   depth := pg_catalog.length(inside)
     OPERATOR(pg_catalog.-) pg_catalog.length(pg_catalog.replace(inside, E'\\n', ''));
   {look}
   IF FOUND THEN
-    first := coalesce(pg_catalog.current_setting({setting}, true), '') OPERATOR(pg_catalog.<>) 'yes';
+    first := NOT {told};
     PERFORM pg_catalog.set_config({setting}, CASE WHEN depth OPERATOR(pg_catalog.>) 0 THEN 'yes' ELSE '' END, true);
     inside := pg_catalog.concat_ws(' ', {id}, depth, CASE WHEN first THEN 1 END);
     {call}
@@ -546,13 +552,20 @@ BEGIN
 END"""
     ).format(
         loaded=_LOADED,
-        used=_MAY_BE_USED,
+        told=_told(id_),
         look=_look(connections),
         setting=Literal(inside_name(id_)),
         id=Literal(str(id_)),
         call=call,
     )
     return _trigger_function(begins_name(id_), body)
+
+
+def _told(id_: int) -> Composed:
+    """Whether statements inside others have told, in this transaction, that they begin."""
+    return SQL("coalesce(pg_catalog.current_setting({}, true) OPERATOR(pg_catalog.=) 'yes', false)").format(
+        Literal(inside_name(id_))
+    )
 
 
 def _trigger_function(name: str, body: Composed) -> Composed:
