@@ -124,29 +124,41 @@ def expire(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned],
     """Forget snapshots and remove what they alone brought; the head goes back to the registry's snapshot first.
 
     What is `staged` stays: it is read though the snapshot that was to have it is not.
-
-    Without one (nothing was archived yet) the head stays until the next export begins the table anew.
     """
     with opened(settings) as catalog:
         table = table_of(catalog, managed)
-        wanted = {snapshot.id: snapshot for snapshot in snapshots if table.snapshot_by_id(snapshot.id) is not None}
-        if table.metadata.current_snapshot_id in wanted:
-            if managed.snapshot_id is None:
-                wanted.pop(table.metadata.current_snapshot_id)
-            else:
-                operations = {snapshot.operation for snapshot in wanted.values()}
-                lineage.set_back(table, managed, operations, storage.of(settings).python())
-        if not wanted:
+        forgotten = _forget(settings, table, managed, snapshots)
+        if not forgotten:
             return []
-        # A catalog without history has forgotten them already.
-        if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
-            table.maintenance.expire_snapshots().by_ids(known).commit()
         reached("clean.expired")
         kept = {_bare(path) for path in _in_use(table, managed) | staged}
-        for path in {path for snapshot in wanted.values() for path in snapshot.files}:
+        for path in {path for snapshot in forgotten for path in snapshot.files}:
             if _bare(path) not in kept:
                 _delete(table, path)
-        return list(wanted.values())
+        return forgotten
+
+
+def forget(settings: Settings, managed: Managed, snapshots: Iterable[Abandoned]) -> list[Abandoned]:
+    """The same, and their files stay until they are old: another database may be the one that reads them."""
+    with opened(settings) as catalog:
+        return _forget(settings, table_of(catalog, managed), managed, snapshots)
+
+
+def _forget(
+    settings: Settings, table: IcebergTable, managed: Managed, snapshots: Iterable[Abandoned]
+) -> list[Abandoned]:
+    """Without a snapshot of the registry's (nothing was archived yet) the head stays until the next export."""
+    wanted = {snapshot.id: snapshot for snapshot in snapshots if table.snapshot_by_id(snapshot.id) is not None}
+    if table.metadata.current_snapshot_id in wanted:
+        if managed.snapshot_id is None:
+            wanted.pop(table.metadata.current_snapshot_id)
+        else:
+            operations = {snapshot.operation for snapshot in wanted.values()}
+            lineage.set_back(table, managed, operations, storage.of(settings).python())
+    # A catalog without history has forgotten them already.
+    if known := [id_ for id_ in wanted if table.snapshot_by_id(id_) is not None]:
+        table.maintenance.expire_snapshots().by_ids(known).commit()
+    return list(wanted.values())
 
 
 def orphans(settings: Settings, managed: Managed, known: set[str], staged: Callable[[], set[str]]) -> list[File]:

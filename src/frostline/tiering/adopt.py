@@ -17,7 +17,7 @@ from frostline.errors import LakeError, RefusedError
 from frostline.lake import catalog as lake
 from frostline.lake import evolve, leftovers, storage
 from frostline.report import Report
-from frostline.tiering import staged, turns
+from frostline.tiering import turns
 from frostline.tiering.locks import lake_writer
 
 
@@ -93,7 +93,8 @@ def _is_ours(connection: Connection, settings: Settings, managed: Managed) -> bo
 
 
 def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> int:
-    """The head goes back to the registry's snapshot; commits with numbers of operations that may come again go."""
+    """The head goes back to the registry's snapshot; commits with numbers of operations that may come again are
+    forgotten."""
     stamps = leftovers.stamps(settings, managed)
     connection.execute(
         "SELECT setval(pg_get_serial_sequence('frostline.operations', 'id'),"
@@ -104,7 +105,8 @@ def _set_aside(connection: Connection, settings: Settings, managed: Managed) -> 
     _begin_anew(connection, managed, [one.id for one in lost if not storage.of(settings).holds_all(one.files)])
     claimed = pins.claim_expired(connection, managed.id, [snapshot.id for snapshot in lost])
     gone = [snapshot for snapshot in lost if snapshot.id in claimed]
-    return len(leftovers.expire(settings, managed, gone, staged.paths(connection, managed))) if gone else 0
+    # Their files stay for now: this may be a moment too early, or no successor at all.
+    return len(leftovers.forget(settings, managed, gone)) if gone else 0
 
 
 def _field_ids(connection: Connection, managed: Managed) -> dict[int, int]:

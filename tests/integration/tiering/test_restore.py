@@ -406,8 +406,11 @@ def test_a_catalog_elsewhere_is_put_back_where_the_restored_database_stands(rest
         restored.gateway.start()
         try:
             same(restored)
+            files = set(rest_lake.s3.files(rest_lake.bucket))
             assert [found.snapshots for found in adopt.successor(settings, Silent())] == [1]
             assert [found.snapshots for found in adopt.successor(settings, Silent())] == [0]
+            # What is set aside is there for whoever restores a later moment, or was no successor.
+            assert files <= set(rest_lake.s3.files(rest_lake.bucket))
             folded(restored)
             same(restored)
             assert {f.state for f in verify.verify(settings, "public.events", None, Silent())} == {"good"}
