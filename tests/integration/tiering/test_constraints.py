@@ -205,3 +205,18 @@ def test_a_column_that_came_when_nothing_was_hot_may_have_had_a_default(world: W
         world.run("SELECT w FROM events WHERE id = 1")
     world.run("SELECT frostline.fill('events', 'w', '5')")
     assert world.run("SELECT DISTINCT w FROM events") == [(5,)]
+
+
+def test_what_was_recorded_in_another_cluster_is_not_taken_for_what_has_its_number_here(world: World) -> None:
+    """A dump has no rows of before a column was added, and files have the numbers of where it was loaded."""
+    world.run(TABLE)
+    world.register("public.events", "3 months")
+    world.archive("public.events")
+    world.run("ALTER TABLE events ADD COLUMN w int DEFAULT 5")
+    world.run("VACUUM FULL events_2")
+    world.run(
+        "UPDATE frostline.tables SET heaps = replace(frostline.heaps(id)::text, system_identifier::text, '1')::jsonb"
+        " FROM pg_control_system()"
+    )
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="no hot partition has kept the value"):
+        world.run("SELECT w FROM events WHERE id = 1")
