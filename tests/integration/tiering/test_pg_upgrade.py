@@ -12,25 +12,22 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
+import fix_builds
 from fix_cluster import PASSWORD, Plain, made_in
 from fix_tiering import World, new_world
 from frostline.catalog.database import connect
 from frostline.catalog.install import install
+from frostline.config import Settings
 from frostline.errors import RefusedError
 from frostline.gateway.server import Gateway
 from frostline.local import user
 from frostline.local.ports import free_port
-from frostline.report import Silent
+from frostline.report import Report, Silent
 from frostline.tiering import adopt, checks, doctor, verify, writing
 from frostline.tiering.archive.run import Warm, periods
 from frostline.tiering.fold.run import fold
 from integration.tiering.test_archive import SIMPLE
 
-# Builds that are only good for running a server have no pg_upgrade.
-OLDER, NEWER = (
-    Path(os.environ.get(name, f"/usr/lib/postgresql/{version}")) / "bin"
-    for name, version in (("UPGRADE_FROM", "15"), ("UPGRADE_TO", "18"))
-)
 ROWS = "SELECT id, ts, v FROM public.events ORDER BY id"
 
 
@@ -41,7 +38,7 @@ def upgraded(old: Plain, new: Plain) -> None:
             file.write("local all all trust\nhost all all 127.0.0.1/32 trust\n")
     programs: list[str | Path] = ["-b", old.home / "bin", "-B", new.home / "bin", "-d", old.data, "-D", new.data]
     done = subprocess.run(
-        [NEWER / "pg_upgrade", *programs, "-U", "postgres", "-p", str(free_port()), "-P", str(free_port())],
+        [new.home / "bin" / "pg_upgrade", *programs, "-U", "postgres", "-p", str(free_port()), "-P", str(free_port())],
         cwd=new.base,
         capture_output=True,
         text=True,
@@ -51,14 +48,20 @@ def upgraded(old: Plain, new: Plain) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.skipif(
-    not (OLDER / "pg_controldata").exists() or not (NEWER / "pg_upgrade").exists(),
-    reason=f"{OLDER} and {NEWER} are not both complete",
-)
+@pytest.fixture(scope="module")
+def homes(settings: Settings, report: Report, open_directory: Path) -> tuple[Path, Path]:
+    """The programs of 15 and of 18, or of what UPGRADE_FROM and UPGRADE_TO name."""
+    directory = open_directory / "builds"
+    directory.mkdir()
+    given = [Path(os.environ[name]) if name in os.environ else None for name in ("UPGRADE_FROM", "UPGRADE_TO")]
+    return given[0] or fix_builds.older(directory, settings, report), given[1] or fix_builds.newer(directory, settings)
+
+
 def test_an_upgraded_database_goes_on_once_it_is_told_to(
-    spark: SparkSession, open_directory: Path, tmp_path: Path
+    homes: tuple[Path, Path], spark: SparkSession, open_directory: Path, tmp_path: Path
 ) -> None:
-    with made_in(open_directory / "upgrade", OLDER.parent) as cluster:
+    older, newer = homes
+    with made_in(open_directory / "upgrade", older) as cluster:
         with new_world(cluster.dsn, spark, tmp_path, keep=True) as world:
             world.run(SIMPLE)
             world.register("public.events", "100 years")
@@ -69,7 +72,7 @@ def test_an_upgraded_database_goes_on_once_it_is_told_to(
         old = cluster.server
         old.stop()
         assert isinstance(old, Plain)
-        new = Plain(NEWER.parent, cluster.directory / "new")
+        new = Plain(newer, cluster.directory / "new")
         new.base.mkdir()
         new._own(new.base)
         new.initialise(PASSWORD)
