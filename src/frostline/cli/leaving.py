@@ -138,7 +138,7 @@ def adopt(
         return
     for found in adopting.successor(settings, report()):
         report().line(f"{found.table}: {found.snapshots} commits of a lost future were set aside")
-    report().line("The lake belongs to this database.")
+    report().line("Whatever belongs to this installation in the lake belongs to this database.")
 
 
 def print_returned(found: list[Returned]) -> None:

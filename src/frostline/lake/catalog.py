@@ -222,14 +222,14 @@ def existing(catalog: Catalog, managed: Managed) -> IcebergTable:
         ) from None
 
 
-def claim(settings: Settings, managed: Managed) -> bool:
-    """Take the Iceberg table over from a database that is gone; False: it is that of another installation."""
+def claim(settings: Settings, managed: Managed) -> str | None:
+    """Take the Iceberg table over from a database that is gone; or else the installation whose it is."""
     with opened(settings) as catalog, suppress(NoSuchTableError):
         table = catalog.load_table(identifier(managed))
         if not _is_made_here(table, managed):
-            return False
+            return table.properties.get(layout.INSTALLATION) or "unknown"
         owner.claim(table, managed)
-    return True
+    return None
 
 
 def word(settings: Settings, managed: Managed) -> str | None:

@@ -39,8 +39,10 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
             _check_columns(connection, managed)
         found = []
         for managed in tables:
-            if not lake.claim(settings, managed):  # whoever works for the other one stops
-                continue  # it is the successor of a copy, which only reads this table's lake
+            # Whoever works for the other one stops; the successor of a copy only reads what that one only read.
+            if (maker := lake.claim(settings, managed)) is not None:
+                report.line(f"{managed.table} belongs to installation {maker}, and this is a copy that only reads it")
+                continue
             with lake_writer(connection, managed), report.step(f"look at the lake of {managed.table}") as progress:
                 turns.leave_word(connection, settings, managed)
                 evolve.restore(settings, managed, _field_ids(connection, managed))

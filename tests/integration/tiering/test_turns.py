@@ -12,6 +12,7 @@ from fix_lake import Lake
 from fix_tiering import World
 from frostline.catalog import identity, registry
 from frostline.catalog.database import connect
+from frostline.catalog.names import SERVER_NAME
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
 from frostline.errors import FrostlineError, LakeError, RefusedError
@@ -205,3 +206,53 @@ def test_an_original_whose_place_was_taken_becomes_a_copy(world: World) -> None:
         adopt.copy(world.settings)
         world.restart_gateway()
         same(world)
+
+
+class Heard(Silent):
+    """What a person would be told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_one_that_was_called_a_copy_by_mistake_is_told_whose_tables_it_has_and_takes_that_name_back(
+    world: World,
+) -> None:
+    archived(world)
+    ((name,),) = world.run("SELECT id::text FROM frostline.installation")
+    with as_it_was(world, "mistaken") as one:
+        adopt.copy(one.settings)
+        said = Heard()
+        assert adopt.successor(one.settings, said) == []
+        assert said.lines == [f"public.events belongs to installation {name}, and this is a copy that only reads it"]
+        # As docs/backup.md has it.
+        one.run(f"UPDATE frostline.installation SET id = '{name}'")
+        one.run(f"ALTER SERVER \"{SERVER_NAME}\" OPTIONS (SET dbname '{name}')")
+        assert [found.table for found in adopt.successor(one.settings, Silent())] == ["public.events"]
+        one.gateway.start()
+        folded_once(one)
+        same(one)
+
+
+def test_restored_to_before_it_was_registered(world: World) -> None:
+    """What the lost future has left is in the place of what comes, and asks for another word."""
+    world.run(PLAIN)
+    with as_it_was(world, "unregistered") as restored:
+        world.register("public.events", "100 years")
+        world.archive("public.events", "2020-02-01")
+        world.gateway.stop(grace=0)
+        adopt.successor(restored.settings, Silent())
+        restored.gateway.start()
+        restored.register("public.events", "100 years")
+        with pytest.raises(RefusedError, match=ANOTHER):
+            restored.archive("public.events", "2020-02-01")
+        adopt.successor(restored.settings, Silent())
+        restored.archive("public.events", "2020-02-01")
+        folded_once(restored)
+        restored.clean("public.events")
+        same(restored)
+    world.restart_gateway()
