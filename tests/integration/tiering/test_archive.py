@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -22,11 +23,11 @@ from frostline.catalog import registry
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.cli.main import app
-from frostline.errors import OperationError, RefusedError
+from frostline.errors import OperationError, RefusedError, Stopped
 from frostline.faults import InjectedFault
 from frostline.lake import catalog as lake
 from frostline.pipeline import export as pipeline
-from frostline.tiering.archive import recover, run, steps, swap, verify
+from frostline.tiering.archive import export, recover, run, steps, swap, verify
 from frostline.tiering.worker.metrics import Metrics
 
 EVERY_TYPE = """
@@ -561,3 +562,23 @@ def test_where_a_partition_is_missing_rows_may_come_into_the_default_one(world: 
     with at(tmp_path, act), pytest.raises(psycopg.errors.CheckViolation, match="is violated by some row"):
         world.archive("public.events")
     assert world.run("SELECT tableoid::regclass::text FROM public.events WHERE id = 9000") == [("events_rest",)]
+
+
+def test_a_run_that_died_when_the_lake_had_its_table_and_the_registry_not_is_gone_on_with(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(SIMPLE)
+    world.register("public.events")
+    before, made = rows(world, "public.events"), list[bool]()
+
+    def dies(*arguments: Any) -> bool:
+        made.append(lake.ensure_table(*arguments))
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(export, "lake", SimpleNamespace(**{**vars(lake), "ensure_table": dies}))
+        world.archive("public.events", "2020-02-01")
+    assert made == [True]
+    assert [one.rows for one in world.archive("public.events", "2020-02-01")] == [744]
+    assert world.run("SELECT count(*), min(state) FROM frostline.operations WHERE kind = 'archive'") == [(1, "done")]
+    assert rows(world, "public.events") == before

@@ -55,7 +55,8 @@ def _copy(
     connection: Connection, spark: SparkSession, settings: Settings, operation: Operation, ours: set[str]
 ) -> None:
     managed, leaf = operation.managed, operation.leaf
-    if lake.ensure_table(settings, managed, ours):
+    # A run that is gone on with may have made the table and not lived to record its columns.
+    if lake.ensure_table(settings, managed, ours) or operation.resumed:
         managed = operation.managed = shape.followed(connection, settings, managed)
     reached("export.table")
     with connect(settings.dsn.get_secret_value(), application="frostline export", autocommit=False) as reader:
