@@ -96,6 +96,8 @@ def with_short_locks(
                 connection.execute(f"SET LOCAL lock_timeout = '{wanted.timeout_ms}ms'")
                 result = work()
         except BUSY as busy:
+            if isinstance(busy.__context__, KeyboardInterrupt):
+                raise busy.__context__ from None  # told to end, and the lock timed out before the cancel had come
             found = holders(connection, wanted)
             if time.monotonic() > deadline:
                 raise _no_patience(connection, what, wanted, found) from busy

@@ -402,3 +402,19 @@ def test_who_deletes_from_a_referenced_table_without_pause_does_not_keep_a_perio
         assert all(done.result() > 0 for done in deleting)
     assert [one.rows for one in archived] == [743]
     assert world.run("SELECT count(*), sum(v) FROM public.events") == [(1000, 500500)]
+
+
+def test_told_to_end_while_a_lock_times_out_it_ends(database: str) -> None:
+    """Psycopg cancels the statement then, and raises what Postgres says of that if it is anything else."""
+    with connect(database) as connection, connect(database, autocommit=False) as holder:
+        connection.execute("CREATE TABLE public.held ()")
+        holder.execute("LOCK public.held")
+
+        def interrupted() -> None:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                connection.execute("LOCK public.held")
+
+        with pytest.raises(KeyboardInterrupt):
+            locks.with_short_locks(connection, interrupted, "waiting", Wanted(patience=0.5))

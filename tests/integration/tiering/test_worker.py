@@ -32,7 +32,7 @@ from frostline.config import Settings
 from frostline.errors import OperationError
 from frostline.local.ports import free_port
 from frostline.report import Silent
-from frostline.tiering import options, register
+from frostline.tiering import cycle, options, register
 from frostline.tiering.locks import only_writer
 from frostline.tiering.verify import verify
 from frostline.tiering.worker.run import run
@@ -338,6 +338,21 @@ def test_the_first_signal_waits_for_the_step_and_the_second_does_not(quiet: str,
         thread.join()
         for client in clients:
             client.close()
+
+
+def test_a_step_that_was_ended_has_not_failed_whatever_it_says(quiet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: cycle.Round, name: str) -> cycle.Outcomes:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            while True:
+                signal.pause()
+        except KeyboardInterrupt:
+            yield cycle.Outcome(name, "archive", "failed", error=OperationError("another command is in progress"))
+
+    monkeypatch.setitem(cycle.STEPS, "premake", interrupted)
+    settings = config.load({"dsn": quiet, "worker.grace": "0"}).settings
+    assert run(settings, Silent(), _no_spark, once=True) == 0
+    assert query(quiet, "SELECT * FROM frostline.failing") == []
 
 
 def _settings(dsn: str) -> Settings:

@@ -12,7 +12,7 @@ from frostline.catalog import registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.workers import State
 from frostline.config import Settings
-from frostline.errors import FrostlineError, Occupied
+from frostline.errors import FrostlineError, Occupied, Stopped
 from frostline.tiering import cycle
 from frostline.tiering.cycle import Outcome, Round
 from frostline.tiering.worker.leader import Lead
@@ -95,6 +95,9 @@ def _step(job: Job, step: str, name: str) -> FrostlineError | None:
     if outcomes:
         took = round(time.monotonic() - started, 3)
         log.info("%s of %s ended", step, name, extra={"fields": {"table": name, "step": step, "seconds": took}})
+    if job.signals.ended:
+        # A session that was interrupted in a statement can do no more, and its complaint takes the place of ours.
+        raise Stopped
     return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
 
 

@@ -24,6 +24,7 @@ class Signals:
         self._stop = threading.Event()
         self._working = False
         self._abandon = False
+        self._ended = False
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Signals:
@@ -46,6 +47,11 @@ class Signals:
     def stopping(self) -> bool:
         return self._stop.is_set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the last step was ended before its time: what it then says failed has not."""
+        return self._ended
+
     def wait(self, seconds: float) -> bool:
         """Whether we are told to end before the time is over."""
         return self._stop.wait(seconds)
@@ -59,6 +65,7 @@ class Signals:
 
     def begin(self) -> bool:
         """From here on a step is under way; False when it is not to begin any more."""
+        self._ended = False
         self._working = True
         # Asked after that: a signal that came just before has seen no step.
         self._working = not self._stop.is_set() and not self._abandon
@@ -82,4 +89,5 @@ class Signals:
     def _alarm(self, _number: int, _frame: FrameType | None) -> None:
         if self._working and (self._stop.is_set() or self._abandon):
             self._working = False  # once: what follows is clearing up
+            self._ended = True
             raise Stopped
