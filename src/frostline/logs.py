@@ -47,13 +47,16 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 def install(form: str) -> None:
-    """From now on everything of ours that is logged goes to stderr in this form: `json`, else for people."""
+    """From now on all that is logged goes to stderr in this form: `json`, else for people. Of libraries, warnings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else Human())
     ours = logging.getLogger("frostline")
     ours.handlers[:] = [handler]
     ours.setLevel(logging.INFO)
     ours.propagate = False
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
 
 
 class Logged(Report):

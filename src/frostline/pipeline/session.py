@@ -54,7 +54,9 @@ def start(settings: Settings, jars: Sequence[Path], java: Sequence[str] = ()) ->
     log = (settings.local.dir / "logs").absolute()
     log.mkdir(parents=True, exist_ok=True)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    logging.getLogger().addFilter(_not_of_py4j)
+    root = logging.getLogger()
+    for place in (root, *root.handlers):
+        place.addFilter(_not_of_py4j)
     from pyspark.sql import SparkSession
 
     with resources.as_file(resources.files("frostline.pipeline") / "log4j2.properties") as log4j:
