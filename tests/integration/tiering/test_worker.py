@@ -292,6 +292,8 @@ def test_one_leads_and_another_takes_over(quiet: str) -> None:
             assert query(quiet, leader) == [(first.pid,)]
             first.kill()
             wait_for(lambda: query(quiet, leader + f" AND pid = {second.pid}"))
+            query(quiet, f"UPDATE frostline.workers SET heartbeat = '2020-01-01' WHERE pid = {first.pid} RETURNING 1")
+            wait_for(lambda: query(quiet, "SELECT pid FROM frostline.workers") == [(second.pid,)])
             # Its session is cut: it leads no longer, and again when nobody else does.
             [(cut,)] = query(quiet, HOLDER)
             assert query(quiet, f"SELECT pg_terminate_backend({cut})") == [(True,)]
@@ -387,6 +389,32 @@ def test_told_to_end_it_ends_after_the_period_that_is_under_way(world: World, tm
     started.clear()
     assert run(world.settings, Silent(), spark, once=True) == 0  # folds, archives and maintains
     assert (len(started), cold(world, "good"), rows(world, "good")) == (1, 2, expected)
+
+
+def test_a_table_with_much_to_archive_lets_others_have_their_turn(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next partition of one table is for the next round, which does not wait."""
+    for name in ("one", "two"):
+        world.run(MONTHS.format(name))
+        world.register(f"public.{name}", "1 year")
+    settings = world.settings.model_copy(
+        update={"worker": world.settings.worker.model_copy(update={"interval": 0.001})}
+    )
+
+    def enough(record: logging.LogRecord) -> bool:
+        if getattr(record, "fields", {}).get("what") == "public.two_2020_02":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    logger = logging.getLogger("frostline.tiering.worker.rounds")
+    logger.addFilter(enough)
+    with caplog.at_level(logging.INFO, logger.name):
+        run(settings, Silent(), world.spark_here)
+    logger.removeFilter(enough)
+    told = [getattr(record, "fields", {}) for record in caplog.records]
+    archived = [fields["what"] for fields in told if fields.get("state") == "archived"]
+    assert archived == ["public.one_2020_01", "public.two_2020_01", "public.one_2020_02", "public.two_2020_02"]
 
 
 def test_a_table_whose_lock_is_not_to_be_had_fails_waits_and_holds_nothing_else_up(world: World) -> None:

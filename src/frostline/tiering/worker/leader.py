@@ -59,6 +59,8 @@ class Lead:
                     self.lost("its session holds the lock no longer")
                     return
                 count += 1
+                if count % beats == 0:
+                    workers.bury(self.connection)
                 if count % beats == 0 or shown != self.doing:
                     shown = self.doing
                     workers.beat(self.connection, self.worker, leader=True, doing=shown)

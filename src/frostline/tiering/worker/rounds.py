@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from contextlib import closing
@@ -31,6 +32,7 @@ class Job:
     lead: Lead
     signals: Signals
     metrics: Metrics
+    turn: float = math.inf  # seconds after which a table leaves its next partition to the next round
 
     @property
     def settings(self) -> Settings:
@@ -41,9 +43,17 @@ class Job:
         return self.lead.leads and not self.signals.stopping
 
 
-def play(job: Job) -> int:
-    """One round; returns how many steps failed."""
-    failures = 0
+@dataclass(frozen=True)
+class Played:
+    """What came of a round."""
+
+    failures: int  # steps that failed
+    left: bool = False  # partitions were left to the next one, which is to come at once
+
+
+def play(job: Job) -> Played:
+    """One round."""
+    failures, left = 0, False
     with connect(job.settings.dsn.get_secret_value(), application="frostline worker") as connection:
         registry.require(connection)  # somebody may have brought it to a newer version, which we do not know
         tables = connection.execute(
@@ -56,17 +66,18 @@ def play(job: Job) -> int:
                 if state.waits or not _due(job.settings, step, state):
                     continue
                 if not job.goes_on:
-                    return failures
-                error = _step(job, step, name)
+                    return Played(failures)
+                error, more = _step(job, step, name)
+                left = left or more
                 if not job.lead.leads:
-                    return failures  # whatever it says, somebody else is to judge
+                    return Played(failures)  # whatever it says, somebody else is to judge
                 if isinstance(error, Occupied):
                     log.info("%s is at work elsewhere: the next round is soon enough", name)
                     break
                 failures += error is not None
                 _remember(connection, job, (id_, name, step), state, error)
     job.metrics.round()
-    return failures
+    return Played(failures, left)
 
 
 def _due(settings: Settings, step: str, state: State) -> bool:
@@ -74,31 +85,36 @@ def _due(settings: Settings, step: str, state: State) -> bool:
     return step not in cycle.SLOW or state.age is None or state.age >= settings.maintenance.every
 
 
-def _step(job: Job, step: str, name: str) -> FrostlineError | None:
-    """Run one step to its end; what failed, if anything did."""
+def _step(job: Job, step: str, name: str) -> tuple[FrostlineError | None, bool]:
+    """Run one step to the end of its turn; what failed, if anything did, and whether it was cut short."""
     job.lead.doing = f"{step} of {name}"
-    started, outcomes = time.monotonic(), list[Outcome]()
+    started, outcomes, left = time.monotonic(), list[Outcome](), False
     try:
         if job.signals.begin():
             with job.metrics.timed(step), closing(cycle.STEPS[step](job.shared, name)) as steps:
                 for outcome in steps:
                     outcomes.append(outcome)
-                    if not job.goes_on:
-                        break  # between two periods
+                    _tell(job, step, name, outcome)
+                    # Between two periods. Other tables want their partitions of tomorrow, however much there is here.
+                    left = outcome.archived is not None and time.monotonic() - started > job.turn
+                    if left or not job.goes_on:
+                        break
     finally:
         job.signals.end()
         job.lead.doing = None
-    for outcome in outcomes:
-        if outcome.error is None and outcome.state != "waits":
-            job.metrics.add("steps_total", table=name, step=step)
-            log.info("%s: %s %s", name, outcome.what, outcome.state, extra={"fields": _fields(outcome, name, step)})
     if outcomes:
         took = round(time.monotonic() - started, 3)
         log.info("%s of %s ended", step, name, extra={"fields": {"table": name, "step": step, "seconds": took}})
     if job.signals.ended:
         # A session that was interrupted in a statement can do no more, and its complaint takes the place of ours.
         raise Stopped
-    return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+    return next((outcome.error for outcome in outcomes if outcome.error is not None), None), left
+
+
+def _tell(job: Job, step: str, name: str, outcome: Outcome) -> None:
+    if outcome.error is None and outcome.state != "waits":
+        job.metrics.add("steps_total", table=name, step=step)
+        log.info("%s: %s %s", name, outcome.what, outcome.state, extra={"fields": _fields(outcome, name, step)})
 
 
 def _fields(outcome: Outcome, table: str, step: str) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
@@ -110,7 +111,9 @@ class _Process:
             log.info("leading", extra={"fields": {"worker": self.worker.id}})
             with leader.watched(lead), Warm(self._started) as warm:
                 try:
-                    self._rounds(Job(Round(self.settings, self.report, warm), lead, self.signals, self.metrics))
+                    turn = math.inf if self.once else self.settings.worker.interval
+                    shared = Round(self.settings, self.report, warm)
+                    self._rounds(Job(shared, lead, self.signals, self.metrics, turn))
                 except Stopped:
                     log.warning("the step that was under way was abandoned; the next worker goes on from there")
             if not lead.leads:
@@ -118,10 +121,11 @@ class _Process:
 
     def _rounds(self, job: Job) -> None:
         while job.goes_on:
-            self.failures = rounds.play(job)
+            played = rounds.play(job)
+            self.failures = played.failures
             if self.once:
                 return
-            left = self.settings.worker.interval
+            left = 0 if played.left else self.settings.worker.interval
             while left > 0 and job.goes_on:
                 self.signals.wait(min(left, leader.LOOK_SECONDS))
                 left -= leader.LOOK_SECONDS
