@@ -80,7 +80,9 @@ def lead(connection: Connection) -> bool:
 
 def alone(connection: Connection, worker: Worker) -> None:
     """Who holds the lock leads, whatever a row says that was left behind."""
-    connection.execute("UPDATE frostline.workers SET leader = false WHERE leader AND id <> %s", (worker.id,))
+    connection.execute(
+        "UPDATE frostline.workers SET leader = false, doing = NULL WHERE leader AND id <> %s", (worker.id,)
+    )
 
 
 def leads(connection: Connection) -> bool:
