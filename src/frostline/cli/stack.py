@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -207,7 +208,7 @@ def _services(running: Stack) -> Table:
         else:
             style = "bold red" if name != "worker" else "yellow"  # without it rows stay where they are
             table.add_row(name, Text("down", style=style), "", "", "`frostline up` starts it")
-    table.add_row("lake", "", Text(running.warehouse), "", _size(running.warehouse))
+    table.add_row("lake", "", Text(running.warehouse), "", lake_size(running.warehouse))
     return table
 
 
@@ -251,10 +252,17 @@ def _alarms(connection: psycopg.Connection[TupleRow]) -> Iterator[Text]:
         yield Text(alarm, style="bold red")
 
 
-def _size(warehouse: str) -> str:
+def lake_size(warehouse: str) -> str:
     """Of a directory: a bucket of many files takes too long to list."""
-    directory = Path(warehouse)
     if warehouse.startswith(S3):
         return ""
-    files = [file.stat().st_size for file in directory.rglob("*") if file.is_file()] if directory.exists() else []
+    files = list(_sizes(warehouse))
     return f"{sum(files) / 1e6:.1f} MB in {len(files)} files"
+
+
+def _sizes(directory: str) -> Iterator[int]:
+    """Of every file; the worker and the gateway make and remove some meanwhile."""
+    for path, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                yield Path(path, name).stat().st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import frostline as package
 from fix_commands import Run, command, environment, failed_clearly
+from frostline.cli import stack as stack_commands
 from frostline.local.stack import Stack
 
 
@@ -90,6 +92,27 @@ def _picture(lines: Iterable[str]) -> Iterator[str]:
         if line.startswith("lake"):
             return
     raise AssertionError("it ended by itself")
+
+
+def test_files_of_the_lake_may_come_and_go_while_they_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "stays").write_bytes(b"x" * 1_000_000)
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            (tmp_path / "new" / "data").mkdir(parents=True)
+            for number in range(20):
+                (tmp_path / "new" / "data" / str(number)).touch()
+            shutil.rmtree(tmp_path / "new")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        told = [stack_commands.lake_size(str(tmp_path)) for _ in range(200)]
+    finally:
+        over.set()
+        thread.join()
+    assert all(one.startswith("1.0 MB in ") for one in told)
 
 
 def test_status_without_a_stack_is_no_error(frostline: Run) -> None:
