@@ -96,22 +96,19 @@ def _picture(lines: Iterable[str]) -> Iterator[str]:
 
 def test_files_of_the_lake_may_come_and_go_while_they_are_counted(tmp_path: Path) -> None:
     (tmp_path / "stays").write_bytes(b"x" * 1_000_000)
-    over = threading.Event()
 
     def come_and_go() -> None:
-        while not over.is_set():
+        for _ in range(500):
             (tmp_path / "new" / "data").mkdir(parents=True)
             for number in range(20):
                 (tmp_path / "new" / "data" / str(number)).touch()
             shutil.rmtree(tmp_path / "new")
 
-    thread = threading.Thread(target=come_and_go)
+    thread, told = threading.Thread(target=come_and_go), []
     thread.start()
-    try:
-        told = [stack_commands.lake_size(str(tmp_path)) for _ in range(200)]
-    finally:
-        over.set()
-        thread.join()
+    while thread.is_alive():
+        told.append(stack_commands.lake_size(str(tmp_path)))
+    thread.join()
     assert all(one.startswith("1.0 MB in ") for one in told)
 
 
