@@ -98,7 +98,7 @@ def test_files_of_the_lake_may_come_and_go_while_they_are_counted(tmp_path: Path
     (tmp_path / "stays").write_bytes(b"x" * 1_000_000)
 
     def come_and_go() -> None:
-        for _ in range(500):
+        for _ in range(40):
             (tmp_path / "new" / "data").mkdir(parents=True)
             for number in range(20):
                 (tmp_path / "new" / "data" / str(number)).touch()
