@@ -7,13 +7,14 @@ import logging
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from frostline.config import Settings
 from frostline.errors import SetupError
@@ -80,7 +81,7 @@ def start(settings: Settings, jars: Sequence[Path], java: Sequence[str] = ()) ->
             "spark.redaction.regex": SECRETS,
         }.items():
             builder = builder.config(key, value)
-        with _stderr_to(log / "spark-jvm.log"):
+        with _stderr_to(log / "spark-jvm.log"), _none_left():
             try:
                 session = builder.getOrCreate()
                 if not _in_this_process(settings):
@@ -170,6 +171,32 @@ def _catalog(settings: Settings) -> dict[str, str]:
     own = {f"{prefix}.{name}": value for name, value in spark_properties(settings).items()}
     # No cache: tables are written by others than Spark too, and a MERGE must begin at the head.
     return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"} | own
+
+
+@contextmanager
+def _none_left() -> Iterator[None]:
+    """PySpark forgets a JVM that it is starting when it is interrupted or fails, and that one would never end."""
+    from pyspark import SparkContext, java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **options))
+        return started[-1]
+
+    setattr(java_gateway, "Popen", noted)  # noqa: B010 - it is no name of PySpark's that is typed
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None
+        raise
+    finally:
+        setattr(java_gateway, "Popen", subprocess.Popen)  # noqa: B010
 
 
 @contextmanager
