@@ -145,9 +145,8 @@ def parts(connection: Connection, managed: Managed) -> list[Part]:
 def limit(connection: Connection, managed: Managed, after: str) -> int:
     """Below it periods are older than that."""
     if managed.table.key_type.startswith("int"):
-        newest = SQL("SELECT max({}) FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
-        row = connection.execute(newest).fetchone()
-        return (row[0] if row and row[0] is not None else -(2**63)) - int(after)
+        newest = ddl.newest(connection, managed.table, managed.hot)
+        return (newest if newest is not None else -(2**63)) - int(after)
     now = ddl.clock(managed.table.key_type)
     query = SQL("SELECT (extract(epoch FROM {} - {}::interval) * 1000000)::bigint").format(now, Literal(after))
     row = connection.execute(query).fetchone()

@@ -71,6 +71,23 @@ def now(connection: Connection, key_type: str) -> int:
     return int(row[0])
 
 
+def newest(connection: Connection, table: Table, hot: tuple[str, str]) -> int | None:
+    """Where an integer key is by now: the largest one below the end of the last partition.
+
+    One that fits into no partition and came to the DEFAULT one may be a mistake. Were it believed every row would be
+    old at once: archived, and removed where there is a retention.
+    """
+    ends = [leaf.range.upper for leaf in table.leaves if leaf.range is not None]
+    if not ends:
+        return None
+    query = SQL("SELECT max({})::bigint FROM {}").format(Identifier(table.key), Identifier(*hot))
+    last = max((end.order for end in ends if end is not None), default=None)
+    if last is not None and None not in ends:
+        query = SQL("{} WHERE {} < {}::bigint").format(query, Identifier(table.key), Literal(last))
+    row = connection.execute(query).fetchone()
+    return row[0] if row is not None else None
+
+
 def attach(parent: Identifier, leaf: Leaf) -> Composed:
     bounds = for_values(leaf.range) if leaf.range is not None else SQL("DEFAULT")
     return SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(parent, Identifier(leaf.schema, leaf.name), bounds)

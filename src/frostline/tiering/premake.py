@@ -61,9 +61,7 @@ def _covered(ranges: list[Range], now: int) -> bool:
 def _now(connection: Connection, managed: Managed) -> tuple[str, int | None]:
     """The database's own time zone, and where the key is by now: the clock, or the largest number."""
     if managed.table.key_type.startswith("int"):
-        newest = SQL("SELECT max({}) FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
-        row = connection.execute(newest).fetchone()
-        return "UTC", row[0] if row else None
+        return "UTC", ddl.newest(connection, managed.table, managed.hot)
     # What the session would have had; ours is set to UTC.
     row = connection.execute("SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'").fetchone()
     assert row is not None

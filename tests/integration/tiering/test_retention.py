@@ -199,3 +199,24 @@ def _is_refused(world: World) -> None:
     copying = world.connect().cursor().copy("COPY events FROM STDIN")
     with pytest.raises(CheckViolation, match="not kept any more"), copying as copy:
         copy.write(f"1000\t{old}\tx\n")
+
+
+def test_a_key_that_fits_into_no_partition_makes_nothing_old(world: World) -> None:
+    """By an integer key of the DEFAULT partition no row is archived, joined or removed, nor a partition made."""
+    world.run("CREATE TABLE events (id int8 PRIMARY KEY) PARTITION BY RANGE (id)")
+    for start in (0, 100, 200, 300):
+        world.run(f"CREATE TABLE events_{start} PARTITION OF events FOR VALUES FROM ({start}) TO ({start + 100})")
+    world.run("CREATE TABLE events_default PARTITION OF events DEFAULT")
+    world.run("INSERT INTO events SELECT generate_series(0, 350, 10)")
+    world.register("events", "120")
+    world.run("INSERT INTO events VALUES (9000000000000000000)")
+    world.run("UPDATE frostline.tables SET retention = 300, premake = 1, coalesce_to = '1000', coalesce_after = '300'")
+    before = world.run("SELECT id FROM events ORDER BY 1")
+    with Warm(world.spark_here) as warm:
+        shared = cycle.Round(world.settings, Silent(), warm)
+        told = [(one.what, one.state) for step in cycle.STEPS.values() for one in step(shared, "events")]
+    assert [what for what, state in told if state == "created"] == ["public.events_400"]
+    assert [what for what, state in told if state == "archived"] == ["public.events_0", "public.events_100"]
+    assert {state for _, state in told} == {"created", "followed", "archived"}
+    assert expired(world) is None
+    assert world.run("SELECT id FROM events ORDER BY 1") == before

@@ -99,9 +99,8 @@ def _held(connection: Connection, managed: Managed) -> bool:
 def _limit(connection: Connection, managed: Managed) -> Composed:
     """The key below which rows are no longer hot: by the clock, or for an integer key by the largest one."""
     if managed.table.key_type.startswith("int"):
-        newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
-        row = connection.execute(newest).fetchone()
-        return SQL("({}::bigint - {}::bigint)").format(Literal(row[0] if row else None), Literal(managed.hot_for))
+        newest = ddl.newest(connection, managed.table, managed.hot)
+        return SQL("({}::bigint - {}::bigint)").format(Literal(newest), Literal(managed.hot_for))
     return SQL("({} - {}::interval)").format(ddl.clock(managed.table.key_type), Literal(managed.hot_for))
 
 
@@ -118,9 +117,8 @@ def _chosen(connection: Connection, managed: Managed, before: str) -> Composed:
         ) from None
     if type_ == "timestamptz":
         return SQL("least({}, {})").format(value, ddl.clock(managed.table.key_type))
-    newest = SQL("SELECT max({})::bigint FROM {}").format(Identifier(managed.table.key), Identifier(*managed.hot))
-    row = connection.execute(newest).fetchone()
-    return SQL("least({}, {}::bigint)").format(value, Literal(row[0] if row else None))
+    newest = ddl.newest(connection, managed.table, managed.hot)
+    return SQL("least({}, {}::bigint)").format(value, Literal(newest))
 
 
 def _passed(connection: Connection, managed: Managed, upper: str, limit: Composed) -> bool:
