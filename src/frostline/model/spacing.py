@@ -19,6 +19,7 @@ from frostline.model.bounds import Bound, Range, parse_bound
 
 _EPOCH = datetime(1970, 1, 1)
 _DAY = 86_400_000_000  # microseconds
+_LONGEST_LEAP = timedelta(hours=2)  # in summer
 _LAST_DAY_OF_EVERY_MONTH = 28
 _LOOKED_AT = 24  # partitions back from the newest
 _AGREED_ON = 800 * _DAY  # time zones that agree for so long are interchangeable
@@ -57,7 +58,11 @@ def local(order: int, zone: str) -> datetime:
     moment = _EPOCH + timedelta(microseconds=order)
     if zone == "UTC":
         return moment
-    return moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    wall = moment.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    midnight = datetime(wall.year, wall.month, wall.day)
+    if midnight < wall <= midnight + _LONGEST_LEAP and to_order(midnight, zone) == order:
+        return midnight  # clocks were put forward at that very moment, and the next day begins at midnight again
+    return wall
 
 
 def to_order(moment: datetime, zone: str) -> int:

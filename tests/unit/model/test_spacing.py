@@ -77,6 +77,19 @@ def test_days_of_a_zone_with_summer_time() -> None:
     ]
 
 
+def test_a_day_without_midnight_is_followed_by_one_that_begins_there() -> None:
+    """In Egypt clocks are put forward at midnight of 24 April, a Friday."""
+    found = local_days("Africa/Cairo", *(f"2026-04-{day}" for day in range(22, 26)))
+    step = spacing.recognise(found, "timestamptz", "Africa/Cairo")
+    assert step == Step("day", 1, "Africa/Cairo")
+    assert spacing.missing(found, step, _at("2026-04-24 12:00"), 2, "timestamptz") == local_days(
+        "Africa/Cairo", "2026-04-25", "2026-04-26", "2026-04-27"
+    )
+    named = found[2].lower
+    assert named is not None
+    assert spacing.label(spacing.local(named.order, step.zone), step) == "2026_04_24"
+
+
 def test_a_day_that_begins_at_six_stays_so() -> None:
     found = ranges("2026-01-01 06:00:00+00", "2026-01-02 06:00:00+00", "2026-01-03 06:00:00+00")
     assert spacing.recognise(found, "timestamptz") == Step("day", 1)

@@ -242,9 +242,8 @@ def _limit(connection: Connection, one: Assessed, table: Table, hot: Hot) -> int
         )
         row = connection.execute(query).fetchone()
         return row[0] if row else None
-    query = SQL("SELECT max({})::bigint FROM {}").format(Identifier(table.key), Identifier(table.schema, table.name))
-    row = connection.execute(query).fetchone()
-    return row[0] - hot.width if row and row[0] is not None else None
+    newest = ddl.newest(connection, table, (table.schema, table.name))
+    return newest - hot.width if newest is not None else None
 
 
 def _archivable(connection: Connection, one: Assessed, table: Table, look: _Look) -> None:
