@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline import faults
 from frostline.catalog.cold import ColdColumn
+from frostline.catalog.names import SERVER_NAME
 from frostline.delta.collect import ALONE, FEW, INSIDE, MANY, WAS_RESET, uncollected
 from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
@@ -29,6 +30,7 @@ from frostline.gateway.view import View, exported, in_range
 from frostline.gateway.wire.messages import Field
 from frostline.lake.staged import written_down
 from frostline.model.bounds import Bound, Range, parse_bound
+from frostline.model.tables import as_sql
 
 Version = Mapping[str, str | None]  # by column
 # A relation through which rows of a table are written, and that has not both triggers.
@@ -228,10 +230,13 @@ def refuse_uncollected(view: View) -> None:
             continue
         table = view.benches[table_id].table
         if view.origin.pid is None:
+            alter = f"ALTER SERVER {as_sql(SERVER_NAME)} OPTIONS (SET application_name 'frostline %c')"
             raise QueryError(
                 uncollected(table),
-                detail="the session had another postgres_fdw.application_name when it came to cold rows first",
-                hint="nothing was changed; retry the transaction, for which postgres_fdw connects anew",
+                detail="the session had another postgres_fdw.application_name when it came to cold rows first,"
+                " or the gateway's server entry has another application_name than 'frostline %c'",
+                hint="nothing was changed; retry the transaction, for which postgres_fdw connects anew\n"
+                f"if that does not do: {alter}",
                 sqlstate="55000",
             )
         raise _uncollected(view, table_id, f"{table}, or on the partition written to, did not fire")

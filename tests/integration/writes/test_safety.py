@@ -186,6 +186,17 @@ def test_a_session_that_has_a_name_of_its_own_writes_while_it_keeps_it(
     assert pair.world.run(rows) == before
 
 
+def test_another_name_in_the_server_entry_is_told_with_the_way_out(pair: Pair, client: psycopg.Connection[Any]) -> None:
+    before = pair.world.run(FIVE)
+    pair.world.run(f"ALTER SERVER \"{SERVER_NAME}\" OPTIONS (SET application_name 'mine')")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="were not stored") as error:
+        client.execute("UPDATE tiered SET i = 50 WHERE id = 5")
+    pair.world.run((error.value.diag.message_hint or "").rpartition("if that does not do: ")[2])
+    assert pair.world.run(FIVE) == before
+    with client.transaction(force_rollback=True):
+        assert client.execute("UPDATE tiered SET i = 50 WHERE id = 5").rowcount == 1
+
+
 def test_recent_rows_are_written_without_asking_postgres_fdw(client: psycopg.Connection[Any]) -> None:
     """Not even in a session that has come to old rows: that took longer than all else the triggers do."""
     client.execute("SELECT FROM tiered WHERE id = 5")
