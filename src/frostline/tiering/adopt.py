@@ -135,3 +135,12 @@ def _check_columns(connection: Connection, managed: Managed) -> None:
             detail=f"in the lake and not here: {', '.join(lost)}",
             hint="a dump gives columns new numbers where some had been dropped before: use a physical copy instead",
         )
+    renamed = queries.rows(connection, "columns_renamed_before_the_dump", table=managed.id)
+    if renamed:
+        raise RefusedError(
+            f"columns of {managed.table} were altered before the dump that it was loaded from, and which in the lake"
+            " they are cannot be told; nothing was changed",
+            detail="; ".join(f"{here} here, {before} before" for here, before in renamed),
+            hint="`frostline sync` in the original, and load another dump; or use a physical copy\n"
+            "if they were renamed, and none was dropped: rename them back here, adopt, and rename them again",
+        )

@@ -386,6 +386,19 @@ def test_a_dump_that_renumbers_columns_is_refused(world: World) -> None:
     assert "in the lake and not here: w" in (error.value.detail or "")
 
 
+def test_a_dump_of_a_table_that_was_just_altered_is_refused(world: World) -> None:
+    """Columns that nobody had followed yet: one that is new may have the number of one that was dropped."""
+    world.run(SIMPLE)
+    world.register("public.events")
+    world.run("ALTER TABLE public.events RENAME COLUMN v TO w")
+    adopt.successor(world.settings, Silent())  # here they have their numbers still
+    world.run("""UPDATE frostline.tables SET heaps = '{"1": "1 of 1"}'""")  # as after a dump: other partitions
+    for adopted in (lambda: adopt.successor(world.settings, Silent()), lambda: adopt.copy(world.settings)):
+        with pytest.raises(RefusedError, match="which in the lake they are") as error:
+            adopted()
+        assert error.value.detail == "w here, v before"
+
+
 def test_a_catalog_elsewhere_is_put_back_where_the_restored_database_stands(rest_lake: Lake) -> None:
     """The catalog was not restored: it shows commits that the database knows nothing of."""
     world = rest_lake.world

@@ -883,3 +883,14 @@ FROM frostline.columns c JOIN frostline.tables t ON t.id = c.table_id
 WHERE t.id = %(table)s AND c.attnum > 0
   AND NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.relation AND a.attnum = c.attnum)
 ORDER BY c.attnum;
+
+-- name: columns_renamed_before_the_dump
+-- Of a table that was made from a dump, with none of the hot partitions that were recorded last: columns that go by other
+-- names than they were recorded by. A dump numbers columns anew, so one may stand where another was dropped.
+SELECT a.attname, c.delta_name
+FROM frostline.columns c
+JOIN frostline.tables t ON t.id = c.table_id
+JOIN pg_attribute a ON a.attrelid = t.relation AND a.attnum = c.attnum AND NOT a.attisdropped
+WHERE t.id = %(table)s AND c.attnum > 0 AND a.attname <> c.delta_name
+  AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = t.hot AND t.heaps ? i.inhrelid::oid::text)
+ORDER BY c.attnum;
