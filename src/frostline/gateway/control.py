@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from frostline.catalog import numbering
+from frostline.catalog.database import Connection
 from frostline.catalog.names import GATEWAY_USER, SERVER_NAME
 from frostline.errors import DatabaseError
 from frostline.gateway.link import Link
@@ -58,10 +60,11 @@ class Control:
         self._link = link
         self._lock = threading.Lock()
         self._verifier: tuple[str, Verifier] | None = None
+        self._numbered: Connection | None = None
 
     def installed(self, origin: Origin = NOBODY) -> Installed:
         asked = {"server": SERVER_NAME, "pid": origin.pid, "started": origin.started}
-        row = self._link.run(lambda c: c.execute(_INSTALLED, asked).fetchone())
+        row = self._link.run(lambda c: self._checked(c).execute(_INSTALLED, asked).fetchone())
         if row is None or row[1] is None:
             raise DatabaseError("this database has no Frostline registry", hint="run frostline init")
         if row[4] != "UTF8":
@@ -77,6 +80,13 @@ class Control:
             theirs = self._link.run(lambda c: c.execute(_READING, asked).fetchone()) == (True,)
         user = mapping.get("user", GATEWAY_USER)
         return Installed(row[0], _options(row[1]), user, mapping["password"], row[3], theirs)
+
+    def _checked(self, connection: Connection) -> Connection:
+        """By each new connection: the database may have been dropped, and loaded from a dump, under its name."""
+        if connection is not self._numbered:
+            numbering.check_unless_adopted(connection)
+            self._numbered = connection
+        return connection
 
     def verifier(self, password: str) -> Verifier:
         """Deriving keys is slow on purpose, so it is done once per secret."""

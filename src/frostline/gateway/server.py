@@ -103,8 +103,8 @@ class Gateway:
     def start(self) -> None:
         """Check the database, open DuckDB, listen, publish; or say why not and leave nothing open."""
         try:
-            self._control.installed()
             self._link.run(install.check_current)
+            self._control.installed()
             options = self._settings.gateway
             self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
             self._engine = open_engine(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from frostline.catalog import identity, pins, queries, registry, workers
+from frostline.catalog import identity, numbering, pins, queries, registry, workers
 from frostline.catalog.database import Connection, connect
 from frostline.catalog.registry import Managed
 from frostline.config import Settings
@@ -36,7 +36,7 @@ def successor(settings: Settings, report: Report) -> list[SetAside]:
         owner = str(identity.here(connection))  # or why not
         tables = [replace(managed, owner=owner) for managed in registry.every(connection)]
         for managed in tables:
-            _check_columns(connection, managed)
+            numbering.check(connection, managed.id, str(managed.table))
         found = []
         for managed in tables:
             # Whoever works for the other one stops; the successor of a copy only reads what that one only read.
@@ -59,7 +59,7 @@ def copy(settings: Settings, *, sure: bool = False) -> None:
     with connect(settings.dsn.get_secret_value(), application="frostline adopt") as connection:
         registry.require(connection)
         for managed in registry.every(connection):
-            _check_columns(connection, managed)
+            numbering.check(connection, managed.id, str(managed.table))
         same = identity.known(connection) == identity.here(connection)
         tables = registry.every(connection)
         if not sure and same and all(_is_ours(connection, settings, managed) for managed in tables):
@@ -124,23 +124,3 @@ def _begin_anew(connection: Connection, managed: Managed, removed: list[int]) ->
         " WHERE table_id = %s AND snapshot_id = ANY (%s)",
         (managed.id, removed),
     )
-
-
-def _check_columns(connection: Connection, managed: Managed) -> None:
-    """The lake knows columns by their numbers, which a dump does not keep where columns had been dropped."""
-    lost = [name for (name,) in queries.rows(connection, "columns_without_number", table=managed.id)]
-    if lost:
-        raise RefusedError(
-            f"the columns of {managed.table} have other numbers than in the lake; nothing was changed",
-            detail=f"in the lake and not here: {', '.join(lost)}",
-            hint="a dump gives columns new numbers where some had been dropped before: use a physical copy instead",
-        )
-    renamed = queries.rows(connection, "columns_renamed_before_the_dump", table=managed.id)
-    if renamed:
-        raise RefusedError(
-            f"columns of {managed.table} were altered before the dump that it was loaded from, and which in the lake"
-            " they are cannot be told; nothing was changed",
-            detail="; ".join(f"{here} here, {before} before" for here, before in renamed),
-            hint="`frostline sync` in the original, and load another dump; or use a physical copy\n"
-            "if they were renamed, and none was dropped: rename them back here, adopt, and rename them again",
-        )

@@ -384,6 +384,14 @@ def test_a_dump_that_renumbers_columns_is_refused(world: World) -> None:
         with pytest.raises(RefusedError, match="have other numbers than in the lake") as error:
             adopt.successor(world.settings, Silent())
     assert "in the lake and not here: w" in (error.value.detail or "")
+    # Nor is it read, by a gateway that knew the database before, or by one that is started.
+    world.run("UPDATE frostline.installation SET timeline = timeline - 1")
+    ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = %s"
+    world.run(ended, "frostline gateway control")
+    with pytest.raises(psycopg.Error, match="have other numbers than in the lake"):
+        world.run("SELECT * FROM public.events")
+    with pytest.raises(RefusedError, match="have other numbers than in the lake"):
+        Gateway(world.settings).start()
 
 
 def test_a_dump_of_a_table_that_was_just_altered_is_refused(world: World) -> None:
