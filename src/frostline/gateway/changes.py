@@ -131,18 +131,19 @@ def modify(
     if statement.by_ctid:
         return _modify_one(view, statement, table, parameters)
     view.meet([source, *(other.source for other in statement.others)], statement.verb)
-    constraints = quick.constraints(view, statement, table)
     with view.as_outside(source):
         known = early[1] if early is not None and early[0] is table else narrowed(statement, table, parameters)
         wanted = None if statement.others else sought(view, source, table, known)
+        asked = quick.questions(view, statement, table, wanted, parameters)
         if wanted is not None:
-            points.expect(view, wanted, [constraints] if constraints else [])
+            points.expect(view, wanted, [] if asked is None else asked.all)
         load = candidates(view, source, table, known, wanted)
     if load is None:
         return Done(0, None if statement.returning is None else TakenRows(fields(statement.returning), None))
-    quickly = quick.modify(view, statement, table, load, parameters, constraints) if constraints and load.rows else None
+    quickly = quick.modify(view, statement, table, load, parameters, asked) if asked is not None and load.rows else None
     if quickly is not None:
-        return Done(quickly, way=Way.ASKED)
+        count, way = quickly
+        return Done(count, way=way)
     own = _own(statement, LOAD) + SQL(" = {}").format(Literal(load.number))
     others = [(other.start, other.end, fallback.whole(view, other.source, tables)) for other in statement.others]
     return _worked(view, statement, table, own, parameters, load.before(), others)

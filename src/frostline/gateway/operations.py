@@ -19,6 +19,7 @@ class Way(StrEnum):
 
     BATCH = "batch"
     FILES = "files"
+    GIVEN = "given"
     ASKED = "asked"
     WHOLE = "whole"
     ROW = "row"
@@ -27,6 +28,7 @@ class Way(StrEnum):
 MEANING = {
     Way.BATCH: "rows arrive in batches of up to 1,000; keys are looked up in lake and delta when the statement ends",
     Way.FILES: "as a batch; when the statement ends the rows go into data files of the lake",
+    Way.GIVEN: "sent whole; one row by its whole primary key, set to constants or deleted: its new values are known",
     Way.ASKED: "sent whole; a few rows: their new values are one question to Postgres",
     Way.WHOLE: "sent whole; the rows concerned go into a temporary table and the statement runs there, word for word",
     Way.ROW: "rows are read first, then changed one by one",
@@ -95,6 +97,20 @@ OPERATIONS = (
         "INSERT INTO {t} (id, ts) SELECT 9000 + x, d FROM generate_series(1, 60) x,"
         " unnest(ARRAY[timestamptz '2026-01-09Z', '2026-11-09Z']) d",
         note="each row goes to its tier",
+    ),
+    Operation(
+        "`UPDATE` of a row by its primary key, to constants",
+        "UPDATE {t} SET i = 1 WHERE id = 405 AND ts = '2026-11-01 05:00Z'",
+        "UPDATE {t} SET i = 1 WHERE id = 5 AND ts = '2026-01-01 05:00Z'",
+        Way.GIVEN,
+        "UPDATE {t} SET i = 1 WHERE (id, ts) IN ((5, timestamptz '2026-01-01 05:00Z'), (405, '2026-11-01 05:00Z'))",
+    ),
+    Operation(
+        "`DELETE` of a row by its primary key",
+        "DELETE FROM {t} WHERE id = 405 AND ts = '2026-11-01 05:00Z'",
+        "DELETE FROM {t} WHERE id = 5 AND ts = '2026-01-01 05:00Z'",
+        Way.GIVEN,
+        "DELETE FROM {t} WHERE (id, ts) IN ((5, timestamptz '2026-01-01 05:00Z'), (405, '2026-11-01 05:00Z'))",
     ),
     Operation(
         "`UPDATE` of a few rows by any condition",

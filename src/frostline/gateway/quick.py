@@ -1,24 +1,27 @@
 """A few cold rows changed without the bench: new values and constraints are one question to Postgres.
 
 What most programs do to an old row is to set some of its columns, or delete it, by its key. Making the bench's tables
-would take longer than all the rest. So the values are asked for in a SELECT, and the tables get what they would have
-noted only if somebody looks. Whatever is not plain, and whatever fails, takes the long way and gets its error there.
+would take longer than all the rest. So the values are asked for in a SELECT, if they are not known without (`given`),
+and the tables get what they would have noted only if somebody looks. Whatever is not plain, and whatever fails, takes
+the long way and gets its error there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import psycopg
-from psycopg.pq.abc import PGresult
 from psycopg.sql import SQL, Identifier
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.delta.tables import SCHEMA, shape_name
-from frostline.gateway import lexer
+from frostline.gateway import given, lexer
 from frostline.gateway.bench import PREV, WRITE, Bench, Made, Write, values
 from frostline.gateway.candidates import Load
+from frostline.gateway.operations import Way
+from frostline.gateway.points import Sought
 from frostline.gateway.translate import Parameters
 from frostline.gateway.view import View
 from frostline.gateway.writes import Modify
@@ -27,27 +30,47 @@ from frostline.model.types import delta_type
 # An assignment to one of these means the same as a cast, whatever its precision; a string too long would be cut.
 _ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
 
+Row = list[str | None]
+_Constraint = tuple[str, str | None]  # as a condition; and the column, if it only says that this is not NULL
 _PREPARED = "frostline_constraints"
 # Where there is no such table the long way tells.
 _CONSTRAINTS = """
-(text) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
+(text) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid), NULL FROM pg_catalog.pg_constraint c
 WHERE c.conrelid = pg_catalog.to_regclass($1) AND c.contype = 'c'
   AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
 UNION ALL
-SELECT pg_catalog.format('%I IS NOT NULL', a.attname) FROM pg_catalog.pg_attribute a
+SELECT pg_catalog.format('%I IS NOT NULL', a.attname), a.attname FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = pg_catalog.to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
 UNION ALL
-SELECT 'false' WHERE pg_catalog.to_regclass($1) IS NULL
+SELECT 'false', NULL WHERE pg_catalog.to_regclass($1) IS NULL
 """
+_NUMBER = "SELECT pg_catalog.nextval('frostline.version')"
 
 
-def constraints(view: View, statement: Modify, table: ColdTable) -> str | None:
-    """The question which constraints new rows are under, to be asked ahead; None: only the long way is possible."""
+@dataclass(frozen=True)
+class Questions:
+    """What Postgres is asked while the rows are looked up."""
+
+    constraints: str | None  # that new rows are under; None: there are no new rows
+    number: str | None  # of the new version; None: that is for a later question
+
+    @property
+    def all(self) -> list[str]:
+        return [question for question in (self.constraints, self.number) if question is not None]
+
+
+def questions(
+    view: View, statement: Modify, table: ColdTable, wanted: Sought | None, parameters: Parameters
+) -> Questions | None:
+    """To be asked ahead; None: only the long way is possible."""
     if view.written_of(table.id).held or not _plain(statement, table):
         return None
+    number = _NUMBER if given.assigned(statement, table, wanted, parameters) else None
+    if statement.verb == "DELETE":
+        return Questions(None, number)
     if not view.backing.prepared(_PREPARED):
         view.backing.prepare(_PREPARED, _CONSTRAINTS)
-    return _asked(table.id)
+    return Questions(_asked(table.id), number)
 
 
 @lru_cache(maxsize=1000)
@@ -57,27 +80,73 @@ def _asked(table_id: int) -> str:
 
 
 def modify(
-    view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters, constraints: str
-) -> int | None:
-    """How many rows were changed; None: take the long way."""
+    view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters, asked: Questions
+) -> tuple[int, Way] | None:
+    """How many rows were changed, and by which way; None: take the long one."""
     bench = view.bench(table)
-    listed = view.backing.answer(constraints)
-    held_to = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
+    constraints = _constraints(view, asked)
+    way, rows = Way.GIVEN, _given(view, statement, found, parameters, asked, constraints)
+    if rows is None:
+        way, rows = Way.ASKED, _answered(view, bench, statement, found, parameters, constraints)
+    if rows is None:
+        return None
+    if rows:
+        write = view.note(table, statement.verb, statement.target.source)
+        bench.note(_made(bench, statement.verb, found.columns, rows, write))
+        bench.counts[write.number] += len(rows)
+    return len(rows), way
+
+
+def _constraints(view: View, asked: Questions) -> list[_Constraint]:
+    if asked.constraints is None:
+        return []
+    listed = view.backing.answer(asked.constraints)
+    rows = ((listed.get_value(at, 0), listed.get_value(at, 1)) for at in range(listed.ntuples))
+    return [((text or b"").decode(), None if name is None else name.decode()) for text, name in rows]
+
+
+def _given(
+    view: View,
+    statement: Modify,
+    found: Load,
+    parameters: Parameters,
+    asked: Questions,
+    constraints: Sequence[_Constraint],
+) -> list[Row] | None:
+    """The new row, with the version it replaces and its own; None: Postgres has to say what it is."""
+    if asked.number is None or len(found.rows) != 1:
+        return None
+    (before,), width = found.rows, len(found.columns)
+    row = given.row(statement, found.columns, before[:width], parameters)
+    values = dict(zip((column.name for column in found.columns), row, strict=True))
+    if any(name is None or values.get(name) is None for _, name in constraints):
+        return None
+    number = view.backing.answer(asked.number).get_value(0, 0) or b""
+    return [[*row, before[-2], number.decode()]]
+
+
+def _answered(
+    view: View,
+    bench: Bench,
+    statement: Modify,
+    found: Load,
+    parameters: Parameters,
+    constraints: Sequence[_Constraint],
+) -> list[Row] | None:
+    """The same by Postgres; None, too, where one of them must not be."""
     try:
-        (result,) = view.backing.batch([_question(bench, statement, found, parameters, held_to)])
+        (result,) = view.backing.batch([_question(bench, statement, found, parameters, constraints)])
     except psycopg.OperationalError:  # cancelled, or Postgres is gone
         raise
     except psycopg.Error:
         return None
     last = result.nfields - 1
     if any(result.get_value(at, last) != b"t" for at in range(result.ntuples)):
-        return None  # one of them must not be
-    if not result.ntuples:
-        return 0
-    write = view.note(table, statement.verb, statement.target.source)
-    bench.note(_made(bench, statement.verb, found.columns, result, write))
-    bench.counts[write.number] += result.ntuples
-    return result.ntuples
+        return None
+    return [
+        [None if (value := result.get_value(at, place)) is None else value.decode() for place in range(last)]
+        for at in range(result.ntuples)
+    ]
 
 
 def _plain(statement: Modify, table: ColdTable) -> bool:
@@ -93,7 +162,9 @@ def _castable(column: ColdColumn) -> bool:
     return not column.domain and (column.typmod == -1 or column.typname in _ROUNDED)
 
 
-def _question(bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[str]) -> str:
+def _question(
+    bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[_Constraint]
+) -> str:
     """For the new rows, with the version each replaces, its own, and whether it may be."""
     columns, prev = found.columns, PREV.as_string(None)
     inserted = lexer.values(statement.tokens, parameters)
@@ -107,9 +178,9 @@ def _question(bench: Bench, statement: Modify, found: Load, parameters: Paramete
         places = [f"c{at}" for at in range(len(columns))]
         old = ", ".join(_typed(column, f"v.{place}") for place, column in zip(places, columns, strict=True))
         rows = f"SELECT {old}, v.p::bigint AS {prev} FROM (VALUES {listed}) v ({', '.join(places)}, p)"
-    given = {name: _spliced(statement.text, span, inserted) for name, *span in statement.assignments}
-    new = ", ".join(_typed(c, given[c.name]) if c.name in given else lexer.identifier(c.name) for c in columns)
-    kept, allowed = _judged(statement.verb, tuple(columns), tuple(constraints))
+    set_ = {name: _spliced(statement.text, span, inserted) for name, *span in statement.assignments}
+    new = ", ".join(_typed(c, set_[c.name]) if c.name in set_ else lexer.identifier(c.name) for c in columns)
+    kept, allowed = _judged(statement.verb, tuple(columns), tuple(text for text, _ in constraints))
     start, end = statement.where or (0, 0)
     where = _spliced(statement.text, (start, min(end, statement.end)), inserted)
     return (
@@ -151,13 +222,9 @@ def _kept(column: ColdColumn) -> str:
     return f"CAST({lexer.identifier(column.name)} AS {delta_type(column.base_type)})"
 
 
-def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], result: PGresult, write: Write) -> Made:
+def _made(bench: Bench, verb: str, columns: Sequence[ColdColumn], rows: Sequence[Row], write: Write) -> Made:
     """The versions, and what the bench would have noted."""
     width = len(columns)
-    rows = [
-        [None if (value := result.get_value(at, place)) is None else value.decode() for place in range(width + 2)]
-        for at in range(result.ntuples)
-    ]
     key = [columns.index(column) for column in bench.key]
     names = [column.name for column in columns]
     kept = range(width) if verb == "UPDATE" else key
