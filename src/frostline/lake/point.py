@@ -32,6 +32,7 @@ _FILTERS = 32 * 1024 * 1024
 _CHUNK_BYTES = 700  # of a column in a row group, as metadata
 _ALONE = 8  # columns: so few are read sooner than other threads wake up
 _ONE_BY_ONE = 4  # rows: so few are taken sooner without a copy of them
+_LIMITS = {size: (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1) for size in (4, 8)}  # by bytes of a number
 
 Row = list[str | None]
 Span = tuple[int, int]  # both are in it
@@ -258,9 +259,11 @@ def _possible(path: str, file: _File, compared: Sequence[tuple[_Column, Span]]) 
 
 def _likely(file: _File, groups: Sequence[int], compared: Sequence[tuple[_Column, Span]]) -> float:
     """About how many rows that is, were all values evenly spread."""
-    shares = [min(file.share(column.place, group, span) for column, span in compared) for group in groups]
-    rows = [int(file.metadata.row_group(group).num_rows) for group in groups]
-    return sum(share * count for share, count in zip(shares, rows, strict=True))
+    likely = 0.0
+    for group in groups:
+        rows = int(file.metadata.row_group(group).num_rows)
+        likely += rows * min([file.share(column.place, group, span) for column, span in compared])
+    return likely
 
 
 def _filter(path: str, file: _File, group: int, place: int) -> bloom.Filter:
@@ -340,19 +343,29 @@ def _within(values: _Values, span: Span, among: Any | None) -> Any:
         inside = pc.fill_null(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), False)
         found = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
         return found if among is None else np.intersect1d(found, among, assume_unique=True)
+    if among is not None and len(among) < _ONE_BY_ONE:
+        return np.array([at for at in among.tolist() if low <= numbers.item(at) <= high], np.int64)
     if among is not None:
         left = numbers[among]
         return among[(left >= low) & (left <= high)]
     if values.ascending:
-        return np.arange(_place(numbers, low, "left"), _place(numbers, high, "right"))
+        return _between(numbers, low, high)
     return np.flatnonzero(numbers == low if low == high else (numbers >= low) & (numbers <= high))
+
+
+def _between(numbers: Any, low: int, high: int) -> Any:
+    """Where numbers are that come in order."""
+    first = _place(numbers, low, "left")
+    if low == high and first + 1 < len(numbers) and numbers.item(first + 1) > high:  # alone, as in a key
+        return np.arange(first, first + (numbers.item(first) == low))
+    return np.arange(first, _place(numbers, high, "right"))
 
 
 def _place(numbers: Any, value: int, side: Literal["left", "right"]) -> Any:
     """Of the column's own kind, or all of it would be converted."""
-    limits = np.iinfo(numbers.dtype)
-    if not limits.min <= value <= limits.max:
-        return 0 if value < limits.min else len(numbers)
+    lowest, highest = _LIMITS[numbers.dtype.itemsize]
+    if not lowest <= value <= highest:
+        return 0 if value < lowest else len(numbers)
     return numbers.searchsorted(numbers.dtype.type(value), side)
 
 
