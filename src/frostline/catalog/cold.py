@@ -47,6 +47,7 @@ class ColdColumn:
     missing_text: str | None = None  # and as Postgres prints it
     unreadable: str | None = None  # why its values in cold rows are not known
     composite: bool = False
+    not_null: bool = False
 
     def __hash__(self) -> int:
         """Looked up dozens of times a statement, mostly among columns of one table."""
@@ -87,6 +88,7 @@ class ColdTable:
     staged: int = 0  # how often files were staged
     staged_files: str = ""  # those that are, as the registry describes them
     installation: str = ""  # whose table it is
+    checked: bool = False  # it has CHECK constraints
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
@@ -141,6 +143,7 @@ SELECT format('%I.%I', n.nspname, c.relname), format('%I.%I', dn.nspname, dc.rel
        CASE WHEN $2 IS NULL THEN (SELECT json_agg(f.entry ORDER BY f.id) FROM frostline.staged_files f
                                   WHERE f.table_id = t.id) END AS staged_files,
        i.id::text AS installation,
+       EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = t.relation AND k.contype = 'c') AS checked,
        frostline.shape(t.id) AS shape, t.followed,
        (SELECT m.field_id FROM frostline.columns m WHERE m.table_id = t.id AND m.attnum = 0) AS marker,
        array_to_json(ARRAY(SELECT ha.attname::text
@@ -181,7 +184,7 @@ WHERE t.id = $1
 
 _COLUMNS = """
 SELECT a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, a.atttypid, a.atttypmod,
-       a.attgenerated::text,
+       a.attgenerated::text, a.attnotnull,
        base.typname, base.typmod, base.builtin, base.typtype, ty.typtype = 'd' AS domain,
        pg_catalog.format_type(base.oid, base.typmod) AS base_type, fc.field_id, fc.delta_name,
        coalesce(fc.missing, added.missing) AS missing, coalesce(fc.undecided, added.undecided) AS undecided,
@@ -335,6 +338,7 @@ def _table(row: Mapping[str, str | None], columns: list[ColdColumn]) -> ColdTabl
         staged=int(row["staged"] or 0),
         staged_files=row["staged_files"] or "",
         installation=row["installation"] or "",
+        checked=row["checked"] == "t",
     )
 
 
@@ -363,6 +367,7 @@ def _column(connection: Connection[Any], row: Mapping[str, Any]) -> ColdColumn:
         missing_text=row["missing"],
         unreadable=unreadable,
         composite=row["typtype"] == "c",
+        not_null=row["attnotnull"],
     )
 
 

@@ -11,11 +11,11 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from frostline.catalog.cold import ColdTable
 from frostline.errors import QueryError
-from frostline.gateway import encode, fallback, lexer, one_by_one, points, quick, versions
+from frostline.gateway import encode, fallback, given, lexer, one_by_one, points, quick, versions
 from frostline.gateway.bench import FEW_ROWS, LOAD, PREV, WRITE, Bench, Write, numbers, values
 from frostline.gateway.candidates import candidates, sought
 from frostline.gateway.names import Source
-from frostline.gateway.narrowed import Narrowed, of_clauses
+from frostline.gateway.narrowed import Narrowed, key_conditions, of_clauses
 from frostline.gateway.operations import Way
 from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Filter, Parameters, known_part
@@ -310,6 +310,11 @@ def narrowed(statement: Modify, table: ColdTable, parameters: Parameters) -> Nar
     """What its condition says of the rows that a statement concerns."""
     if statement.others or statement.by_ctid:
         return Narrowed()
+    plan = given.plan(statement, table)
+    conditions = None if plan is None else plan.conditions(parameters)
+    if conditions is not None:
+        keys = partial(key_conditions, statement.clauses, table, parameters)
+        return Narrowed(conditions, keys, partial(_filter, statement, table, parameters))
     return of_clauses(statement.clauses, table, parameters, partial(_filter, statement, table, parameters))
 
 

@@ -96,6 +96,47 @@ def _in_range(key: ColdColumn, found: Range) -> tuple[Compare, ...]:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Equality:
+    """A column that is compared with a parameter, of which the value is not known yet."""
+
+    column: ColdColumn
+    _lake: Column
+    _kind: _Kind
+    _label: str | None
+    _place: int  # of the parameter
+
+    def value(self, parameters: Parameters) -> Value | None:
+        """None: what the parameter means is Postgres's to say."""
+        text = parameters[self._place]
+        try:
+            return None if text is None else _value(self.column, self._kind, text, self._label)
+        except (_Unclear, ValueError, ArithmeticError):
+            return None
+
+    def condition(self, value: Value) -> Among:
+        return Among(self._lake, (value,))
+
+
+def equality(node: Node, table: ColdTable) -> Equality | None:
+    """What a conjunct compares with a parameter, if it is as plain as that."""
+    match node:
+        case Operation("=", (Name(name, None), Parameter(number))):
+            label = None
+        case Operation("=", (Name(name, None), Cast(Parameter(number), to))) if not (to.modifiers or to.array):
+            label = to.name
+        case _:
+            return None
+    column = table.columns.get(name)
+    try:
+        if column is not None and column.field_id is not None and column.missing is None:
+            lake = Column(column.field_id, column.storage.iceberg)
+            return Equality(column, lake, _kind(column), label, number - 1)
+    except _Unclear:
+        pass
+    return None
+
+
 class _Reader:
     """Reads one statement's conditions."""
 

@@ -20,6 +20,7 @@ from frostline.delta.tables import SCHEMA, shape_name
 from frostline.gateway import given, lexer
 from frostline.gateway.bench import PREV, WRITE, Bench, Made, Write, values
 from frostline.gateway.candidates import Load
+from frostline.gateway.given import Row
 from frostline.gateway.operations import Way
 from frostline.gateway.points import Sought
 from frostline.gateway.translate import Parameters
@@ -27,22 +28,17 @@ from frostline.gateway.view import View
 from frostline.gateway.writes import Modify
 from frostline.model.types import delta_type
 
-# An assignment to one of these means the same as a cast, whatever its precision; a string too long would be cut.
-_ROUNDED = frozenset({"numeric", "timestamp", "timestamptz", "time", "timetz", "interval"})
-
-Row = list[str | None]
-_Constraint = tuple[str, str | None]  # as a condition; and the column, if it only says that this is not NULL
 _PREPARED = "frostline_constraints"
 # Where there is no such table the long way tells.
 _CONSTRAINTS = """
-(text) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid), NULL FROM pg_catalog.pg_constraint c
+(text) AS SELECT pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
 WHERE c.conrelid = pg_catalog.to_regclass($1) AND c.contype = 'c'
   AND coalesce((pg_catalog.to_jsonb(c) ->> 'conenforced')::bool, true)
 UNION ALL
-SELECT pg_catalog.format('%I IS NOT NULL', a.attname), a.attname FROM pg_catalog.pg_attribute a
+SELECT pg_catalog.format('%I IS NOT NULL', a.attname) FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = pg_catalog.to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull
 UNION ALL
-SELECT 'false', NULL WHERE pg_catalog.to_regclass($1) IS NULL
+SELECT 'false' WHERE pg_catalog.to_regclass($1) IS NULL
 """
 _NUMBER = "SELECT pg_catalog.nextval('frostline.version')"
 
@@ -51,8 +47,8 @@ _NUMBER = "SELECT pg_catalog.nextval('frostline.version')"
 class Questions:
     """What Postgres is asked while the rows are looked up."""
 
-    constraints: str | None  # that new rows are under; None: there are no new rows
-    number: str | None  # of the new version; None: that is for a later question
+    constraints: str | None  # that new rows are under; None: there are no new rows, or none that have to be asked about
+    number: str | None = None  # of the new version; None: that is for a later question
 
     @property
     def all(self) -> list[str]:
@@ -63,14 +59,20 @@ def questions(
     view: View, statement: Modify, table: ColdTable, wanted: Sought | None, parameters: Parameters
 ) -> Questions | None:
     """To be asked ahead; None: only the long way is possible."""
-    if view.written_of(table.id).held or not _plain(statement, table):
+    if view.written_of(table.id).held:
         return None
-    number = _NUMBER if given.assigned(statement, table, wanted, parameters) else None
-    if statement.verb == "DELETE":
-        return Questions(None, number)
+    plan = given.plan(statement, table)
+    if plan is not None and wanted is not None and wanted.key is not None and plan.known(parameters):
+        return Questions(None, _NUMBER)
+    if plan is None and not given.plain(statement, table):
+        return None
+    return Questions(_constraints_of(view, table) if statement.verb == "UPDATE" else None)
+
+
+def _constraints_of(view: View, table: ColdTable) -> str:
     if not view.backing.prepared(_PREPARED):
         view.backing.prepare(_PREPARED, _CONSTRAINTS)
-    return Questions(_asked(table.id), number)
+    return _asked(table.id)
 
 
 @lru_cache(maxsize=1000)
@@ -84,10 +86,9 @@ def modify(
 ) -> tuple[int, Way] | None:
     """How many rows were changed, and by which way; None: take the long one."""
     bench = view.bench(table)
-    constraints = _constraints(view, asked)
-    way, rows = Way.GIVEN, _given(view, statement, found, parameters, asked, constraints)
+    way, rows = Way.GIVEN, _given(view, statement, table, found, parameters, asked)
     if rows is None:
-        way, rows = Way.ASKED, _answered(view, bench, statement, found, parameters, constraints)
+        way, rows = Way.ASKED, _answered(view, bench, statement, found, parameters, asked)
     if rows is None:
         return None
     if rows:
@@ -97,43 +98,29 @@ def modify(
     return len(rows), way
 
 
-def _constraints(view: View, asked: Questions) -> list[_Constraint]:
-    if asked.constraints is None:
-        return []
-    listed = view.backing.answer(asked.constraints)
-    rows = ((listed.get_value(at, 0), listed.get_value(at, 1)) for at in range(listed.ntuples))
-    return [((text or b"").decode(), None if name is None else name.decode()) for text, name in rows]
-
-
 def _given(
-    view: View,
-    statement: Modify,
-    found: Load,
-    parameters: Parameters,
-    asked: Questions,
-    constraints: Sequence[_Constraint],
+    view: View, statement: Modify, table: ColdTable, found: Load, parameters: Parameters, asked: Questions
 ) -> list[Row] | None:
     """The new row, with the version it replaces and its own; None: Postgres has to say what it is."""
-    if asked.number is None or len(found.rows) != 1:
+    plan = given.plan(statement, table)
+    if asked.number is None or plan is None or len(found.rows) != 1:
         return None
-    (before,), width = found.rows, len(found.columns)
-    row = given.row(statement, found.columns, before[:width], parameters)
-    values = dict(zip((column.name for column in found.columns), row, strict=True))
-    if any(name is None or values.get(name) is None for _, name in constraints):
+    before = found.rows[0]
+    row = plan.row(found.columns, before[: len(found.columns)], parameters)
+    if row is None:
         return None
     number = view.backing.answer(asked.number).get_value(0, 0) or b""
     return [[*row, before[-2], number.decode()]]
 
 
 def _answered(
-    view: View,
-    bench: Bench,
-    statement: Modify,
-    found: Load,
-    parameters: Parameters,
-    constraints: Sequence[_Constraint],
+    view: View, bench: Bench, statement: Modify, found: Load, parameters: Parameters, asked: Questions
 ) -> list[Row] | None:
     """The same by Postgres; None, too, where one of them must not be."""
+    constraints = []
+    if statement.verb == "UPDATE":
+        listed = view.backing.answer(asked.constraints or _constraints_of(view, bench.table))
+        constraints = [(listed.get_value(at, 0) or b"").decode() for at in range(listed.ntuples)]
     try:
         (result,) = view.backing.batch([_question(bench, statement, found, parameters, constraints)])
     except psycopg.OperationalError:  # cancelled, or Postgres is gone
@@ -149,22 +136,7 @@ def _answered(
     ]
 
 
-def _plain(statement: Modify, table: ColdTable) -> bool:
-    if statement.others or statement.alias is not None or statement.returning is not None or statement.where is None:
-        return False
-    if any(column.generated for column in table.columns.values()):
-        return False
-    set_ = [table.columns.get(name) for name, _, _ in statement.assignments]
-    return all(column is not None and _castable(column) and column not in table.primary_key for column in set_)
-
-
-def _castable(column: ColdColumn) -> bool:
-    return not column.domain and (column.typmod == -1 or column.typname in _ROUNDED)
-
-
-def _question(
-    bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[_Constraint]
-) -> str:
+def _question(bench: Bench, statement: Modify, found: Load, parameters: Parameters, constraints: Sequence[str]) -> str:
     """For the new rows, with the version each replaces, its own, and whether it may be."""
     columns, prev = found.columns, PREV.as_string(None)
     inserted = lexer.values(statement.tokens, parameters)
@@ -180,7 +152,7 @@ def _question(
         rows = f"SELECT {old}, v.p::bigint AS {prev} FROM (VALUES {listed}) v ({', '.join(places)}, p)"
     set_ = {name: _spliced(statement.text, span, inserted) for name, *span in statement.assignments}
     new = ", ".join(_typed(c, set_[c.name]) if c.name in set_ else lexer.identifier(c.name) for c in columns)
-    kept, allowed = _judged(statement.verb, tuple(columns), tuple(text for text, _ in constraints))
+    kept, allowed = _judged(statement.verb, tuple(columns), tuple(constraints))
     start, end = statement.where or (0, 0)
     where = _spliced(statement.text, (start, min(end, statement.end)), inserted)
     return (

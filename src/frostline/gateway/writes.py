@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from frostline.errors import QueryError
@@ -32,6 +32,7 @@ class Modify:
     returning: tuple[str, ...] | None
     by_ctid: bool  # it names one row that an earlier SELECT returned, by the first parameter
     tokens: Sequence[Token]
+    plans: dict[int, object] = field(default_factory=dict, compare=False, repr=False)  # by table, of whoever wants one
 
     @cached_property
     def given(self) -> tuple[tuple[str, int], ...] | None:
