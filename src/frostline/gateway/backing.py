@@ -30,6 +30,7 @@ SET datestyle = 'ISO, MDY'; SET client_encoding = 'UTF8'; SET cursor_tuple_fract
 # A transaction's first statement may end without reading cold rows. Then the next one must see what others committed
 # meanwhile; that takes them, and the way there and back, longer than postgres_fdw from START to DECLARE.
 _EARLY_SECONDS = 0.0004
+_MOST_NAMED = 50  # statements: every list of columns is another
 _WORTH_SENDING = 32_768  # bytes of a COPY
 _IN_USE = "frostline_in_use"
 _WAITS = 0.001, 0.01, 0.1  # seconds
@@ -55,6 +56,7 @@ class Backing:
         self._connection: psycopg.Connection[Any] | None = None
         self._canceller = canceller
         self._statements: dict[str, str] = {}  # prepared on every connection we open
+        self._names: dict[str, str] = {}  # by statement: those that are known by their texts
         self._in_use: list[str] = []
         if pid is not None:
             # By this lock the triggers of the backend we work for know that there may be something to store. They try
@@ -97,6 +99,15 @@ class Backing:
 
     def prepared(self, name: str) -> bool:
         return name in self._statements
+
+    def named(self, statement: str) -> str | None:
+        """By which name `EXECUTE` asks for it, from its first time on; None: too many have one already."""
+        name = self._names.get(statement)
+        if name is None and len(self._names) < _MOST_NAMED:
+            name = f"frostline_{len(self._names)}"
+            self.prepare(name, statement)
+            self._names[statement] = name
+        return name if name in self._statements else None
 
     def forget(self, name: str) -> None:
         """The next connection does not prepare it."""
@@ -347,7 +358,7 @@ class Backing:
         for name, statement in list(self._statements.items()):
             try:
                 connection.execute(f"PREPARE {name} {statement}")
-            except psycopg.errors.UndefinedTable:
+            except psycopg.ProgrammingError:  # what it asks is not there any more
                 self.forget(name)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from frostline import faults
 from frostline.catalog.cold import ColdTable
+from frostline.catalog.names import HELD_SCHEMA
 from frostline.errors import QueryError
 from frostline.gateway import calls, changes, fallback, lexer, points, statements, statistics, versions, writes
 from frostline.gateway.columns import size
@@ -31,6 +32,7 @@ Tokens = Sequence[Token]
 _DECLARE = "DECLARE "
 _INSERT = "INSERT INTO "  # of a thousand rows: taken apart once
 _CHANGES = ('UPDATE "table ', 'DELETE FROM "table ')
+_TAKES = f'DELETE FROM "{HELD_SCHEMA}"."'
 _ONE_ROW = " WHERE ctid = $1"  # an UPDATE or DELETE, again and again
 _NUMBERED = re.compile(r"c[0-9]+")  # cursors of postgres_fdw
 ENDS = ("rollback", "abort", "commit", "end")
@@ -96,6 +98,8 @@ class Executor:
             return self._modified(writes.modify_row(text), parameters)
         if active and text.startswith(_CHANGES) and (changed := writes.modify_again(text)) is not None:
             return self._modified(*changed)
+        if active and text.startswith(_TAKES) and (taking := versions.taking(text)) is not None:
+            return Result("DELETE {}", versions.taken(self.view, taking, parameters))
         text = lexer.keep_signs(text)
         tokens = lexer.tokens(text)
         first = tokens[0].text if tokens else ""
@@ -161,8 +165,8 @@ class Executor:
         self.view.end()
         self.view.backing.close()
 
-    def _begin(self, _text: str, tokens: Tokens, _parameters: Parameters) -> Result:
-        self.transaction.begin(serializable=any(token.word("serializable") for token in tokens))
+    def _begin(self, text: str, tokens: Tokens, _parameters: Parameters) -> Result:
+        self.transaction.begin(serializable="serializable" in text.lower())
         self._begun = True
         return Result("START TRANSACTION" if tokens[0].word("start") else "BEGIN")
 
@@ -370,9 +374,9 @@ class Executor:
             call = calls.asked(tokens, parameters)
             if call is not None:
                 return Result("DELETE 1", calls.answer(self.view, call))
-            held = held_table(tokens)
-            if held is not None:
-                return Result("DELETE {}", versions.taken(self.view, held[0], tokens, parameters))
+            taking = versions.taking(text)
+            if taking is not None:
+                return Result("DELETE {}", versions.taken(self.view, taking, parameters))
         return self._modified(writes.modify(text, tokens), parameters)
 
     def _modified(self, statement: Modify, parameters: Parameters) -> Result:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from frostline.catalog.cold import ColdColumn, ColdTable
-from frostline.gateway import lexer
 from frostline.gateway.bench import FEW_ROWS
 from frostline.gateway.clauses import Select
 from frostline.gateway.encode import FEW_VALUES
@@ -82,7 +81,7 @@ class Sought:
     table: ColdTable
     columns: Sequence[ColdColumn]
     conditions: Sequence[Condition]
-    key: tuple[str, ...] | None  # a whole primary key: of one row, if any, and of its versions
+    key: tuple[str, ...] | None  # values of a whole primary key, of one row, if any, and of its versions
     _keys: Callable[[], tuple[str, ...]]
     most: int = FEW_ROWS  # rows; DuckDB reads more
 
@@ -126,8 +125,10 @@ def answer(
 
 def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
     """Versions of these rows will be asked for, and other questions: Postgres can look meanwhile."""
-    columns = None if wanted.key is None else wanted.columns
-    view.expect(wanted.source, wanted.table, wanted.key or wanted.keys, more, columns=columns)
+    if wanted.key is None:
+        view.expect(wanted.source, wanted.table, wanted.keys, more)
+    else:
+        view.expect_newest(wanted.source, wanted.table, wanted.key, wanted.columns, more)
 
 
 def few(view: View, scan: Scan, wanted: Sought) -> list[Version] | None:
@@ -166,23 +167,22 @@ def _key(table: ColdTable, columns: Sequence[ColdColumn], equal: Mapping[int, in
     if not all(map(_plain, columns)) or not table.primary_key:
         return None
     try:
-        return tuple(_is(column, equal[column.field_id or 0]) for column in table.primary_key)
+        return tuple([_literal(column, equal[column.field_id or 0]) for column in table.primary_key])
     except (KeyError, OverflowError):
         return None
 
 
-def _is(column: ColdColumn, value: int) -> str:
-    """A condition as Postgres reads it."""
+def _literal(column: ColdColumn, value: int) -> str:
+    """A value as Postgres reads it."""
     match column.storage.iceberg:
         case "date":
-            literal = f"date '1970-01-01' + {value}"
+            return f"date '1970-01-01' + {value}"
         case "timestamp":
-            literal = f"timestamp '{moment(value)}'"
+            return f"timestamp '{moment(value)}'"
         case "timestamptz":
-            literal = f"timestamptz '{moment(value)}+00'"
+            return f"timestamptz '{moment(value)}+00'"
         case _:
-            literal = str(value)
-    return f"({lexer.identifier(column.name)} = {literal})"
+            return str(value)
 
 
 def _equal(conditions: Iterable[Condition]) -> dict[int, int]:

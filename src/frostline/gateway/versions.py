@@ -8,7 +8,8 @@ partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import pyarrow as pa
 from psycopg.pq.abc import PGresult
@@ -22,7 +23,7 @@ from frostline.errors import QueryError
 from frostline.gateway import lexer, staging
 from frostline.gateway.bench import FEW_ROWS, WRITE, Batch, Bench, Inner, Mark, Write, Written, names, numbers, values
 from frostline.gateway.lexer import Token
-from frostline.gateway.names import Source
+from frostline.gateway.names import Source, held_table
 from frostline.gateway.rows import Batches, FixedRows, PostgresRows, Rows
 from frostline.gateway.scan import cold_rows
 from frostline.gateway.translate import column_name
@@ -62,17 +63,46 @@ def held(view: View, table_id: int, text: str, tokens: Sequence[Token], span: tu
     return PostgresRows(view.backing, lexer.splice(text, [(0, tokens[0].start, ""), (*span, rows)]))
 
 
-def taken(view: View, table_id: int, tokens: Sequence[Token], parameters: Sequence[str | None]) -> Rows:
+@dataclass(frozen=True)
+class Taking:
+    """What the collecting function asks for: all that is held of a table, in the name of a statement so deep."""
+
+    table_id: int
+    fields: tuple[Field, ...]
+    _depth: str  # a number, or a parameter
+
+    def depth(self, parameters: Sequence[str | None]) -> int:
+        value = parameters[int(self._depth[1:]) - 1] if self._depth[0] == "$" else self._depth
+        if value is None or not value.isdecimal():
+            raise _not_taken()
+        return int(value)
+
+
+@lru_cache(maxsize=1000)
+def taking(text: str) -> Taking | None:
+    """What a DELETE takes of what is held; None: it is no such. Always the same words, so they are read once."""
+    tokens = lexer.tokens(text)
+    held = held_table(tokens)
+    if held is None:
+        return None
+    at = lexer.clause(tokens, "returning")
+    depth = None if at is None else _depth(tokens[:at])
+    if at is None or depth is None:
+        raise _not_taken()
+    return Taking(held[0], tuple(_fields(tokens[at + 1 :])), depth)
+
+
+def _not_taken() -> QueryError:
+    return QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
+
+
+def taken(view: View, asked: Taking, parameters: Sequence[str | None]) -> Rows:
     """The same in one round trip, if they are few: whoever takes them stores them, or the statement fails.
 
     Before them comes a row that says how many they are, at which snapshot they were worked out, and how often files had
     been staged by then (for a batch); or that they are more, or in files, and wait to be read and acknowledged.
     """
-    at = lexer.clause(tokens, "returning")
-    depth = None if at is None else _depth(tokens[:at], parameters)
-    if at is None or depth is None:
-        raise QueryError("versions of cold rows are taken by the trigger that stores them", sqlstate="0A000")
-    fields = _fields(tokens[at + 1 :])
+    table_id, fields, depth = asked.table_id, asked.fields, asked.depth(parameters)
     doubts = _doubts(view, table_id, depth)
     batch = _waiting(view, table_id)
     if batch is None or view.benches[table_id].begins is None:
@@ -209,14 +239,13 @@ def _few(view: View, bench: Bench, batch: Batch) -> Sequence[Version]:
     return () if any(version["_op"] == "H" for version in found) else found
 
 
-def _depth(tokens: Sequence[Token], parameters: Sequence[str | None]) -> int | None:
+def _depth(tokens: Sequence[Token]) -> str | None:
     """Of whose statement a DELETE takes all, by the one condition of the collecting function; None: it is not that."""
     where = lexer.clause(tokens, "where")
     found = [token for token in tokens[where + 1 :] if token.text not in "()"] if where is not None else []
     if [token.text for token in found[:2]] != ["_batch", "="] or len(found) not in (3, 5):
         return None
-    value = parameters[int(found[2].text[1:]) - 1] if found[2].kind == "parameter" else found[2].text
-    return int(value) if value is not None and value.isdecimal() else None
+    return found[2].text if found[2].kind in ("parameter", "number") else None
 
 
 def _listed(fields: Sequence[Field], found: Iterable[Version]) -> list[list[str | None]]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -33,7 +33,7 @@ from frostline.gateway.cancel import Canceller
 from frostline.gateway.columns import Columns, Kept
 from frostline.gateway.deltas import Deltas
 from frostline.gateway.follower import Follower
-from frostline.gateway.lexer import identifier
+from frostline.gateway.lexer import identifier, quoted
 from frostline.gateway.metrics import Metrics
 from frostline.gateway.names import Source
 from frostline.gateway.origin import Origin
@@ -44,6 +44,7 @@ from frostline.lake import staged
 from frostline.lake.files import DataFile
 from frostline.lake.storage import Storage
 from frostline.model.bounds import Range
+from frostline.model.types import delta_type
 
 _numbers = itertools.count(1)
 _LOAD_ROWS = 10_000
@@ -258,15 +259,15 @@ class View:
         with self._seeing({} if scan is None else {s.table: self.written_of(s.table).as_of(scan) for s in sources}):
             yield
 
-    @contextmanager
-    def as_outside(self, source: Source) -> Iterator[None]:
+    def as_outside(self, source: Source) -> AbstractContextManager[None]:
         """See what a statement does that is sent whole, after those that were called by an earlier part of it."""
         written = self.written_of(source.table)
         seen = written.outside()
-        if seen is not written and (seen.batches, seen.files) != (written.batches, written.files):
+        if seen is written:
+            return nullcontext()
+        if (seen.batches, seen.files) != (written.batches, written.files):
             self.beyond.add(source.table)
-        with self._seeing({source.table: seen}):
-            yield
+        return self._seeing({source.table: seen})
 
     def meet(self, sources: Iterable[Source], verb: str | None = None) -> None:
         """Rows of these are read, or inserted, updated or deleted.
@@ -595,36 +596,44 @@ class View:
             row = self.backing.connection.execute(f"EXECUTE {name}").fetchone()
         return bool(row and row[0])
 
-    def expect(
+    def expect(self, source: Source, table: ColdTable, keys: tuple[str, ...], more: Sequence[str] = ()) -> None:
+        """The versions of these keys will be asked for, and other questions: Postgres can look meanwhile."""
+        known = not {(source, ()), (source, keys)}.isdisjoint(self._deltas)
+        ask = bool(keys) and not known and self._may_ask(source, table)
+        self._ahead([*more, self._exists(source, table, keys)] if ask else more)
+
+    def expect_newest(
         self,
         source: Source,
         table: ColdTable,
-        keys: tuple[str, ...],
+        key: tuple[str, ...],
+        columns: Sequence[ColdColumn],
         more: Sequence[str] = (),
-        *,
-        columns: Sequence[ColdColumn] | None = None,
     ) -> None:
-        """The versions of these keys will be asked for, and other questions: Postgres can look meanwhile.
+        """The same of the newest version of a whole key."""
+        ask = self._may_ask(source, table)
+        self._ahead([*more, self._newest_of(source, table, key, columns)] if ask else more)
 
-        With columns they are a whole key, and its newest version will be.
-        """
-        known = source.lake_only or (columns is None and not {(source, ()), (source, keys)}.isdisjoint(self._deltas))
-        if keys and not known and not self.written_of(table.id).batches and self.has_versions(table):
-            question = self._exists if columns is None else partial(self._newest_of, columns=columns)
-            more = [*more, question(source, table, keys)]
-        if more:
-            self.backing.ahead(more)
+    def _may_ask(self, source: Source, table: ColdTable) -> bool:
+        return not source.lake_only and not self.written_of(table.id).batches and self.has_versions(table)
+
+    def _ahead(self, questions: Sequence[str]) -> None:
+        if questions:
+            self.backing.ahead(questions)
 
     def _exists(self, source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
         """The question whether there are versions."""
         return f"SELECT EXISTS (SELECT FROM {self._all_versions(table)} v WHERE {_within(source, table, keys)})"
 
-    def _newest_of(self, source: Source, table: ColdTable, keys: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
+    def _newest_of(self, source: Source, table: ColdTable, key: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
         """The question for a key's newest version, with values as the table has them."""
-        values, within = _as_in_table(tuple(columns)), _within(source, table, keys)
-        return (
-            f"SELECT {values}, _op, _seq FROM {self._all_versions(table)} v WHERE {within} ORDER BY _seq DESC LIMIT 1"
-        )
+        if table.followed and not self.written_of(table.id).batches:
+            bounds = tuple([bound is not None for bound in (source.range.lower, source.range.upper)])
+            name = self.backing.named(_newest_by_key(table.delta, tuple(columns), table.primary_key, table.key, bounds))
+            if name is not None:
+                return f"EXECUTE {name} ({', '.join([*key, *_bounds(table.key, source.range)])})"
+        keys = tuple(f"{identifier(c.name)} = {value}" for c, value in zip(table.primary_key, key, strict=True))
+        return _newest_text(tuple(columns), self._all_versions(table), _within(source, table, keys))
 
     def _all_versions(self, table: ColdTable) -> str:
         plain = table.followed and not self.written_of(table.id).batches
@@ -690,6 +699,32 @@ def _quoted(name: tuple[str, str]) -> str:
 
 def _within(source: Source, table: ColdTable, keys: tuple[str, ...]) -> str:
     return " AND ".join([_range_text(table.key, source.range), *keys])
+
+
+def _newest_text(columns: tuple[ColdColumn, ...], versions: str, within: str) -> str:
+    values = _as_in_table(columns)
+    return f"SELECT {values}, _op, _seq FROM {versions} v WHERE {within} ORDER BY _seq DESC LIMIT 1"
+
+
+@lru_cache(maxsize=1000)
+def _newest_by_key(
+    delta: tuple[str, str],
+    columns: tuple[ColdColumn, ...],
+    key: tuple[ColdColumn, ...],
+    range_key: ColdColumn,
+    bounds: tuple[bool, ...],
+) -> str:
+    """The question for the newest version of any key, within a range that has these ends."""
+    operators = [operator for operator, there in zip((">=", "<"), bounds, strict=True) if there]
+    compared = [*((column, "=") for column in key), *((range_key, operator) for operator in operators)]
+    types = ", ".join(delta_type(column.base_type) for column, _ in compared)
+    conditions = [f"{identifier(c.name)} {operator} ${at}" for at, (c, operator) in enumerate(compared, 1)]
+    return f"({types}) AS {_newest_text(columns, _quoted(delta), ' AND '.join(conditions))}"
+
+
+@lru_cache(maxsize=1000)
+def _bounds(key: ColdColumn, found: Range) -> tuple[str, ...]:
+    return tuple(f"{quoted(bound.text)}::{key.type}" for bound in (found.lower, found.upper) if bound is not None)
 
 
 @lru_cache(maxsize=1000)
