@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -92,6 +93,11 @@ class ColdTable:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @cached_property
+    def settable(self) -> list[ColdColumn]:
+        """All columns but those Postgres computes."""
+        return [column for column in self.columns.values() if not column.generated]
 
     @property
     def stored(self) -> list[ColdColumn]:

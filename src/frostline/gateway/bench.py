@@ -191,10 +191,10 @@ class Bench:
         """The columns of `work` that keep a row's key as it was."""
         return [Identifier(f"!key {column.number}") for column in self.key]
 
-    @cached_property
+    @property
     def settable(self) -> list[ColdColumn]:
         """All columns but those Postgres computes."""
-        return [column for column in self.table.columns.values() if not column.generated]
+        return self.table.settable
 
     def creation(self) -> list[str]:
         """What makes the tables, if they are not there."""

@@ -30,9 +30,9 @@ class Load:
     rows: Sequence[Sequence[str | None]] = ()  # a few: these columns, the primary key, the version
 
 
-def sought(view: View, source: Source, table: ColdTable, narrowed: Narrowed) -> Sought:
+def sought(source: Source, table: ColdTable, narrowed: Narrowed) -> Sought:
     """The rows that may be concerned, where they are few; Postgres looks at every other condition anyway."""
-    outputs = (*view.bench(table).settable, *table.primary_key)
+    outputs = (*table.settable, *table.primary_key)
     return points.sought(source, table, outputs, narrowed.files, lambda: narrowed.keys)
 
 
@@ -54,7 +54,7 @@ def candidates(
     columns = bench.settable
     outputs = (*columns, *table.primary_key)
     lake = lake_rows(view, source, table, outputs, narrowed.files)
-    few = points.few(view, lake, wanted or sought(view, source, table, narrowed))
+    few = points.few(view, lake, wanted or sought(source, table, narrowed))
     if few == []:
         return None
     number = view.next_number()

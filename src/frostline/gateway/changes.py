@@ -17,6 +17,7 @@ from frostline.gateway.candidates import candidates, sought
 from frostline.gateway.names import Source
 from frostline.gateway.narrowed import Narrowed, key_conditions, of_clauses
 from frostline.gateway.operations import Way
+from frostline.gateway.points import Sought
 from frostline.gateway.rows import Rows, TakenRows
 from frostline.gateway.translate import Filter, Parameters, known_part
 from frostline.gateway.view import View
@@ -115,16 +116,31 @@ def _given(statement: Insert) -> list[str]:
     return [name for name, place in zip(statement.columns, statement.parameters, strict=True) if place is not None]
 
 
+@dataclass(frozen=True)
+class Concerned:
+    """What is known of the rows that a statement concerns, of the table as it was described then."""
+
+    table: ColdTable
+    narrowed: Narrowed
+    sought: Sought | None
+
+
+def concerned(statement: Modify, table: ColdTable, parameters: Parameters) -> Concerned:
+    known = narrowed(statement, table, parameters)
+    wanted = None if statement.others or statement.by_ctid else sought(statement.target.source, table, known)
+    return Concerned(table, known, wanted)
+
+
 def modify(
     view: View,
     statement: Modify,
     tables: dict[Source, ColdTable],
     parameters: Parameters,
-    early: tuple[ColdTable, Narrowed] | None = None,
+    early: Concerned | None = None,
 ) -> Done:
     """An UPDATE or DELETE of all rows that satisfy a condition, or of one that was read before.
 
-    `early` is what is known of the rows, if the table is still the one it was known for.
+    `early` holds if the table is still the one it was made for.
     """
     source = statement.target.source
     table = tables[source]
@@ -132,8 +148,8 @@ def modify(
         return _modify_one(view, statement, table, parameters)
     view.meet([source, *(other.source for other in statement.others)], statement.verb)
     with view.as_outside(source):
-        known = early[1] if early is not None and early[0] is table else narrowed(statement, table, parameters)
-        wanted = None if statement.others else sought(view, source, table, known)
+        found = early if early is not None and early.table is table else concerned(statement, table, parameters)
+        known, wanted = found.narrowed, found.sought
         asked = quick.questions(view, statement, table, wanted, parameters)
         if wanted is not None:
             points.expect(view, wanted, [] if asked is None else asked.all)

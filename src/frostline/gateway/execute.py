@@ -382,7 +382,7 @@ class Executor:
     def _modified(self, statement: Modify, parameters: Parameters) -> Result:
         early = None
         if not self.view.backing.open and (table := self.view.last_known(statement.target.source)) is not None:
-            early = table, changes.narrowed(statement, table, parameters)  # while Postgres looks up how it is now
+            early = changes.concerned(statement, table, parameters)  # while Postgres looks up how it is now
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters, early)
         return self._done(f"{statement.verb} {done.count}", done)
