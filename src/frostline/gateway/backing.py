@@ -100,27 +100,32 @@ class Backing:
     def prepared(self, name: str) -> bool:
         return name in self._statements
 
+    def known_as(self, statement: str) -> str | None:
+        """The name that a statement has by now."""
+        name = self._names.get(statement)
+        return name if name in self._statements else None
+
     def named(self, statement: str) -> str | None:
         """By which name `EXECUTE` asks for it, from its first time on; None: too many have one already."""
-        name = self._names.get(statement)
-        if name is None and len(self._names) < _MOST_NAMED:
+        if statement not in self._names and len(self._names) < _MOST_NAMED:
             name = f"frostline_{len(self._names)}"
             self.prepare(name, statement)
             self._names[statement] = name
-        return name if name in self._statements else None
+        return self.known_as(statement)
 
     def forget(self, name: str) -> None:
         """The next connection does not prepare it."""
         self._statements.pop(name, None)
 
-    def begin_early(self, questions: Sequence[str]) -> None:
+    def begin_early(self, questions: Sequence[str]) -> bool:
         """Open a transaction and ask what will likely be asked first, without waiting for the answers."""
         if self.open or self._sent is not None or self._connection is None or self._connection.closed:
-            return
+            return False
         try:
             self._send(self._connection, [_BEGIN, *self._in_use, *questions])
         except psycopg.Error:
             self.close()
+        return self._sent is not None
 
     def begin(
         self, snapshot: str | None = None, questions: Sequence[str] = (), *, asked_at: float = math.inf
@@ -131,28 +136,31 @@ class Backing:
         """
         at = [] if snapshot is None else [f"SET TRANSACTION SNAPSHOT {quoted(snapshot)}"]
         wanted = (_BEGIN, *at, *self._in_use, *questions)
-        early = self._sent == wanted and asked_at - self._sent_at <= _EARLY_SECONDS
+        early, sent = asked_at - self._sent_at <= _EARLY_SECONDS, self._sent or ()
         for last in (False, True):
             connection = self._connect()
             try:
                 with self.running():
-                    before = [] if self._sent is None or early else self._take()
-                    if self._sent is None:
-                        # A transaction that was begun in vain ends on the way to the next.
-                        self._send(connection, ["ROLLBACK"] * bool(before) + [*wanted])
-                    found = self._opened(connection, snapshot)
-                    first = len(found) - len(questions)
+                    found = [] if self._sent is None else self._take()
+                    if not early or sent[: len(wanted)] != wanted or not found or _failed(found):
+                        # A transaction that was begun in vain, or whose questions failed, ends on the way to the next.
+                        sent = ("ROLLBACK",) * bool(found) + wanted
+                        self._send(connection, sent)
+                        found = self._take()
+                    self._opened(connection, snapshot, found)
+                    end = sent.index(_BEGIN) + len(wanted)
+                    first = end - len(questions)
                     self._marked = bool(self._in_use) and found[first - 1].get_value(0, 0) == b"t"
-                    return found[first:]
+                    self._answers = dict(zip(sent[end:], found[end:], strict=True))
+                    return found[first:end]
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
                 if last or not connection.closed:
                     raise
         raise AssertionError
 
-    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None) -> list[PGresult]:
-        """The answers to what was sent; a transaction in which one failed is ended."""
-        found = self._take()
+    def _opened(self, connection: psycopg.Connection[Any], snapshot: str | None, found: Sequence[PGresult]) -> None:
+        """It is, if nothing that was sent failed; else it is ended."""
         self.open, self.snapshot = True, snapshot
         # Postgres tells with every answer; a connection lives on when its server is promoted.
         self.standby = connection.pgconn.parameter_status(b"in_hot_standby") == b"on"
@@ -161,7 +169,6 @@ class Backing:
         except psycopg.Error:
             self.end()
             raise
-        return found
 
     def mark(self) -> None:
         """There will be something to store."""
@@ -173,14 +180,17 @@ class Backing:
     def ahead(self, questions: Sequence[str]) -> None:
         """Let Postgres work on what will be asked next; who asks something else waits for it and goes on."""
         connection = self.connection
-        self._answers.clear()
-        self._send(connection, questions)
+        self._answers = {question: self._answers[question] for question in questions if question in self._answers}
+        lacking = [question for question in questions if question not in self._answers]
+        if lacking:
+            self._send(connection, lacking)
 
     def answer(self, question: str) -> PGresult:
         """The answer to one question."""
-        if question not in (self._sent or self._answers):
-            self.ahead([question])
-        self._settle()
+        if question not in self._answers:
+            if self._sent is None or question not in self._sent:
+                self.ahead([question])
+            self._settle()
         return self._answers.pop(question)
 
     def _send(self, connection: psycopg.Connection[Any], statements: Sequence[str]) -> None:
@@ -200,7 +210,7 @@ class Backing:
             with self.running():
                 found = self._take()
                 _check(found)
-            self._answers = dict(zip(sent, found, strict=True))
+            self._answers |= zip(sent, found, strict=True)
         self.end_copy()
 
     def end(self) -> None:
@@ -385,6 +395,10 @@ def _results(connection: PGconn) -> list[PGresult]:
         if result is None:
             return found
         found.append(result)
+
+
+def _failed(found: Iterable[PGresult]) -> bool:
+    return any(result.status == ExecStatus.FATAL_ERROR for result in found)
 
 
 def _check(found: Iterable[PGresult]) -> None:

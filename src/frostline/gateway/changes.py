@@ -131,6 +131,15 @@ def concerned(statement: Modify, table: ColdTable, parameters: Parameters) -> Co
     return Concerned(table, known, wanted)
 
 
+def begin(view: View, statement: Modify, found: Concerned, parameters: Parameters) -> None:
+    """What is the first of its transaction asks all it has to ask at once, and reads the lake meanwhile."""
+    plan, wanted = given.plan(statement, found.table), found.sought
+    if plan is None or wanted is None or wanted.key is None or not plan.known(parameters):
+        return
+    if view.begin_to_write(wanted.source, wanted.table, wanted.key, wanted.columns, [quick.NUMBER]):
+        points.read_ahead(view, wanted)
+
+
 def modify(
     view: View,
     statement: Modify,

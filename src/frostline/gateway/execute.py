@@ -383,6 +383,7 @@ class Executor:
         early = None
         if not self.view.backing.open and (table := self.view.last_known(statement.target.source)) is not None:
             early = changes.concerned(statement, table, parameters)  # while Postgres looks up how it is now
+            changes.begin(self.view, statement, early, parameters)
         tables = self._to_write([statement.target, *statement.others])
         done = changes.modify(self.view, statement, tables, parameters, early)
         return self._done(f"{statement.verb} {done.count}", done)

@@ -6,7 +6,8 @@ They are read from their file without DuckDB.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from frostline.catalog.cold import ColdColumn, ColdTable
 from frostline.gateway.bench import FEW_ROWS
@@ -84,6 +85,7 @@ class Sought:
     key: tuple[str, ...] | None  # values of a whole primary key, of one row, if any, and of its versions
     _keys: Callable[[], tuple[str, ...]]
     most: int = FEW_ROWS  # rows; DuckDB reads more
+    ahead: dict[str, point.Found | None] = field(default_factory=dict, compare=False)  # in files that have been read
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -131,6 +133,14 @@ def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
         view.expect_newest(wanted.source, wanted.table, wanted.key, wanted.columns, more)
 
 
+def read_ahead(view: View, wanted: Sought) -> None:
+    """Look into the file in which they were when this session last looked; what is in a file stays as it is."""
+    with suppress(Exception):  # whoever reads it when all is known to be still so says what is wrong, if anything is
+        scan = lake_rows(view, wanted.source, wanted.table, wanted.columns, wanted.conditions)
+        if scan.files:
+            wanted.ahead[scan.files[0].path] = _of_file(scan, wanted)
+
+
 def few(view: View, scan: Scan, wanted: Sought) -> list[Version] | None:
     """The rows, or more than those; `scan` is what the lake has. None: ask DuckDB."""
     held = _held(view, scan, wanted)
@@ -159,6 +169,8 @@ def _held(view: View, scan: Scan, wanted: Sought) -> Version | point.Found | Non
 def _of_file(scan: Scan, wanted: Sought) -> point.Found | None:
     if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, wanted.columns)):
         return None
+    if scan.files[0].path in wanted.ahead:
+        return wanted.ahead[scan.files[0].path]
     numbers = [column.field_id or 0 for column in wanted.columns]
     return point.find(scan.files[0].path, _spans(wanted.conditions), numbers, wanted.most)
 

@@ -40,7 +40,7 @@ WHERE a.attrelid = pg_catalog.to_regclass($1) AND a.attnum > 0 AND NOT a.attisdr
 UNION ALL
 SELECT 'false' WHERE pg_catalog.to_regclass($1) IS NULL
 """
-_NUMBER = "SELECT pg_catalog.nextval('frostline.version')"
+NUMBER = "SELECT pg_catalog.nextval('frostline.version')"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def questions(
         return None
     plan = given.plan(statement, table)
     if plan is not None and wanted is not None and wanted.key is not None and plan.known(parameters):
-        return Questions(None, _NUMBER)
+        return Questions(None, NUMBER)
     if plan is None and not given.plain(statement, table):
         return None
     return Questions(_constraints_of(view, table) if statement.verb == "UPDATE" else None)

@@ -115,6 +115,9 @@ class View:
     asked_at: float = 0.0  # when the statement being worked on arrived
     _known: dict[tuple[int, int | None], ColdTable] = field(default_factory=dict)  # also from transactions before
     _last: tuple[int, int | None] | None = None  # the first table that the last transaction read
+    _writes: bool = False  # this transaction begins with a write by a key
+    _last_wrote: bool = False  # and so did the last one
+    _had_versions: dict[int, bool] = field(default_factory=dict)  # by table: its delta, when a transaction began
     _fixed: bool = False  # the client chose the snapshot: frostline.pin()
     _own: list[str] = field(default_factory=list)  # DuckDB tables with versions that only this transaction reads
     _shared: list[str] = field(default_factory=list)  # and others
@@ -471,9 +474,28 @@ class View:
             self._begin(snapshot, sources[0])
 
     def anticipate(self) -> None:
-        """A transaction has begun; most likely it reads what the last one read first."""
-        if self._last is not None:
+        """A transaction has begun; most likely it reads what the last one read first.
+
+        Where that was a write by a key all its questions together wait for the key.
+        """
+        if self._last is not None and not self._last_wrote:
             self.backing.begin_early(self._questions(*self._last))
+
+    def begin_to_write(
+        self, source: Source, table: ColdTable, key: tuple[str, ...], columns: Sequence[ColdColumn], more: Sequence[str]
+    ) -> bool:
+        """Begin the transaction of a write by a whole key, with all it asks; whether Postgres is at work on it.
+
+        The table is as it was when this session last looked: if it is not any more the questions are asked again.
+        """
+        self._writes = True
+        questions = [*self._questions(source.table, None), *more]
+        if self._had_versions.get(table.id):
+            name = self.backing.known_as(_newest_by_key_of(source, table, columns))
+            if name is None:
+                return False
+            questions.append(_executed(name, source, table, key))
+        return self.backing.begin_early(questions)
 
     def last_known(self, source: Source) -> ColdTable | None:
         """The source's table as it was when this session last looked."""
@@ -486,6 +508,7 @@ class View:
 
     def _begin(self, snapshot: str | None, source: Source, *, again: bool = False) -> None:
         key = (source.table, source.operation)
+        self._last_wrote, self._writes = self._writes, False
         try:
             answers = self.backing.begin(snapshot, self._questions(*key), asked_at=self.asked_at)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSqlStatementName):
@@ -506,7 +529,7 @@ class View:
         self._know(source, table)
         self._last = key if snapshot is None else None
         if len(answers) > 1:
-            self._changed[table.id] = answers[1].get_value(0, 0) == b"t"
+            self._changed[table.id] = self._had_versions[table.id] = answers[1].get_value(0, 0) == b"t"
 
     def _meet(self) -> str | None:
         """A parallel worker has a session of its own; returns the snapshot that its leader has chosen.
@@ -628,10 +651,9 @@ class View:
     def _newest_of(self, source: Source, table: ColdTable, key: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
         """The question for a key's newest version, with values as the table has them."""
         if table.followed and not self.written_of(table.id).batches:
-            bounds = tuple([bound is not None for bound in (source.range.lower, source.range.upper)])
-            name = self.backing.named(_newest_by_key(table.delta, tuple(columns), table.primary_key, table.key, bounds))
+            name = self.backing.named(_newest_by_key_of(source, table, columns))
             if name is not None:
-                return f"EXECUTE {name} ({', '.join([*key, *_bounds(table.key, source.range)])})"
+                return _executed(name, source, table, key)
         keys = tuple(f"{identifier(c.name)} = {value}" for c, value in zip(table.primary_key, key, strict=True))
         return _newest_text(tuple(columns), self._all_versions(table), _within(source, table, keys))
 
@@ -706,13 +728,22 @@ def _newest_text(columns: tuple[ColdColumn, ...], versions: str, within: str) ->
     return f"SELECT {values}, _op, _seq FROM {versions} v WHERE {within} ORDER BY _seq DESC LIMIT 1"
 
 
+def _newest_by_key_of(source: Source, table: ColdTable, columns: Sequence[ColdColumn]) -> str:
+    bounds = source.range.lower is not None, source.range.upper is not None
+    return _newest_by_key(table.delta, tuple(columns), table.primary_key, table.key, bounds)
+
+
+def _executed(name: str, source: Source, table: ColdTable, key: tuple[str, ...]) -> str:
+    return f"EXECUTE {name} ({', '.join([*key, *_bounds(table.key, source.range)])})"
+
+
 @lru_cache(maxsize=1000)
 def _newest_by_key(
     delta: tuple[str, str],
     columns: tuple[ColdColumn, ...],
     key: tuple[ColdColumn, ...],
     range_key: ColdColumn,
-    bounds: tuple[bool, ...],
+    bounds: tuple[bool, bool],
 ) -> str:
     """The question for the newest version of any key, within a range that has these ends."""
     operators = [operator for operator, there in zip((">=", "<"), bounds, strict=True) if there]
