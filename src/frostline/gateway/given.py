@@ -141,9 +141,9 @@ def _plan(statement: Modify, table: ColdTable) -> Plan | None:
 
 
 def _set(statement: Modify, table: ColdTable) -> Mapping[str, _Value] | None:
-    if any(column.typname in _CONVERTED for column in table.columns.values()):
-        return None
-    if statement.verb == "UPDATE" and table.checked:
+    if statement.verb == "DELETE":
+        return {}
+    if table.checked or any(column.typname in _CONVERTED for column in table.columns.values()):
         return None
     found = {name: _value(statement.text[start:end].strip(), name, table) for name, start, end in statement.assignments}
     values = {name: value for name, value in found.items() if value is not None}

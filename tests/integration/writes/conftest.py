@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from fix_tiering import World, new_world
 from integration.writes import machine
-from integration.writes.pair import Pair, build, build_bulk, build_direct
+from integration.writes.pair import Pair, build, build_bulk, build_direct, build_narrow
 
 
 @pytest.fixture(scope="session", params=["18", "15"])
@@ -25,6 +25,12 @@ def pair(
 def direct(pair: Pair) -> Pair:
     """Another such table in the same database."""
     return build_direct(pair.world)
+
+
+@pytest.fixture(scope="session")
+def narrow(pair: Pair) -> Pair:
+    """And one whose rows can be set to constants without a question."""
+    return build_narrow(pair.world)
 
 
 @pytest.fixture(scope="session")
