@@ -182,7 +182,7 @@ OPERATIONS = (
         "`frostline.delete()`",
         _called("delete", _HOT_ROW),
         _called("delete", _COLD_ROW),
-        Way.ASKED,
+        Way.GIVEN,
         _called("delete", _HOT_ROW, _COLD_ROW),
     ),
     Operation(
