@@ -48,7 +48,8 @@ def refused(client: psycopg.Connection[Any], text: str) -> str | None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.what)
 def test_an_operation_goes_its_way(pair: Pair, operation: Operation, request: pytest.FixtureRequest) -> None:
     del pair  # on each Postgres
-    table: Pair = request.getfixturevalue({Way.FILES: "bulk", Way.GIVEN: "narrow"}.get(operation.way, "direct"))
+    fixtures: dict[Way | str, str] = {Way.FILES: "bulk", Way.GIVEN: "narrow"}
+    table: Pair = request.getfixturevalue(fixtures.get(operation.way, "direct"))
     client = table.world.connect()
     recent, old, together = (example(table, text) for text in (operation.recent, operation.old, operation.together))
     before, rows = ways(table), tiers(table, client)
