@@ -8,17 +8,15 @@ import logging
 import secrets
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from frostline.catalog import install
 from frostline.config import Settings, addresses
 from frostline.errors import ConfigError, FrostlineError, QueryError, StackError
-from frostline.gateway import sockets, startup, tls
+from frostline.gateway import sockets, spill, startup, tls
 from frostline.gateway.backing import Backing
 from frostline.gateway.cancel import Canceller
 from frostline.gateway.columns import Columns
@@ -106,9 +104,9 @@ class Gateway:
             self._link.run(install.check_current)
             self._control.installed()
             options = self._settings.gateway
-            self._spill = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="frostline-gateway-")))
+            spilled = self._open.enter_context(spill.directory())
             self._engine = open_engine(
-                memory=options.memory, threads=options.threads, directory=self._spill, storage=self._storage
+                memory=options.memory, threads=options.threads, directory=spilled, storage=self._storage
             )
             self._open.callback(self._engine.close)
             self._deltas = Deltas(self._engine)
