@@ -60,6 +60,7 @@ class Control:
         self._link = link
         self._lock = threading.Lock()
         self._verifier: tuple[str, Verifier] | None = None
+        self._begun = False
         self._numbered: Connection | None = None
 
     def installed(self, origin: Origin = NOBODY) -> Installed:
@@ -81,9 +82,14 @@ class Control:
         user = mapping.get("user", GATEWAY_USER)
         return Installed(row[0], _options(row[1]), user, mapping["password"], row[3], theirs)
 
+    def begin(self) -> None:
+        """The registry is one we know; from now on it is looked at more closely before a session is let in."""
+        self._begun = True
+        self._link.run(self._checked)
+
     def _checked(self, connection: Connection) -> Connection:
         """By each new connection: the database may have been dropped, and loaded from a dump, under its name."""
-        if connection is not self._numbered:
+        if self._begun and connection is not self._numbered:
             numbering.check_unless_adopted(connection)
             self._numbered = connection
         return connection

@@ -101,8 +101,9 @@ class Gateway:
     def start(self) -> None:
         """Check the database, open DuckDB, listen, publish; or say why not and leave nothing open."""
         try:
-            self._link.run(install.check_current)
             self._control.installed()
+            self._link.run(install.check_current)
+            self._control.begin()
             options = self._settings.gateway
             spilled = self._open.enter_context(spill.directory())
             self._engine = open_engine(
