@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from frostline.model.tables import Column, Leaf, Table
+from frostline.model.bounds import Range
+from frostline.model.tables import Column, Table
 
 AUTO = "auto"
 _DAY = 86_400_000_000  # microseconds
@@ -19,6 +20,9 @@ _DAY = 86_400_000_000  # microseconds
 STEPS = {"year": 365 * _DAY, "month": 28 * _DAY, "day": _DAY, "hour": _DAY // 24}
 _MOST_WIDE = 2**31 - 1  # what Iceberg can truncate by
 _MOST_PARTS = 1000  # of one partition: each is a file at least
+# Where there is no choice: a month of microseconds is 1247 times as wide as what Iceberg can truncate by.
+_MOST_CUTS = 2000
+WIDEST = _MOST_WIDE * _MOST_CUTS  # of partitions by an integer
 _OTHERS = {
     "none": "files would hold rows of several partitions, and none could be removed without rewriting the others",
     "bucket": "files would hold rows of all times, and none could be removed without rewriting the others",
@@ -45,11 +49,11 @@ class SortKey:
 def step(table: Table, chosen: str = AUTO) -> str | int:
     """The unit of the calendar, or the width of an integer key, that files are cut by."""
     if table.key_type.startswith("int"):
-        return min(_width(table.leaves) or _MOST_WIDE, _MOST_WIDE) if chosen == AUTO else int(chosen)
+        return min(_width(_ranges(table)) or _MOST_WIDE, _MOST_WIDE) if chosen == AUTO else int(chosen)
     if chosen != AUTO:
         return chosen
     # A period that does not match a unit of the calendar only costs a few more files.
-    width = _width(table.leaves) or 30 * _DAY
+    width = _width(_ranges(table)) or 30 * _DAY
     return next((unit for unit in _units(table) if STEPS[unit] <= width), _units(table)[-1])
 
 
@@ -59,7 +63,7 @@ def check_step(table: Table, text: str) -> None:
         return
     if (other := re.split(r"\W", text)[0]) in _OTHERS:
         raise NotAllowed(_OTHERS[other])
-    integer, width = table.key_type.startswith("int"), _width(table.leaves)
+    integer, width = table.key_type.startswith("int"), _width(_ranges(table))
     if integer and not re.fullmatch(r"[1-9]\d{0,18}", text):
         raise ValueError(text)
     if not integer and text not in _units(table):
@@ -78,17 +82,23 @@ def check_step(table: Table, text: str) -> None:
         raise NotAllowed(f"a partition of the table would become {width // one:,} files or more")
 
 
+def cuts(ranges: Iterable[Range]) -> int | None:
+    """How many files, at least, partitions of an integer key become; None: not too many."""
+    width = _width(ranges)
+    return width // _MOST_WIDE if width is not None and width > WIDEST else None
+
+
 def _units(table: Table) -> list[str]:
     return [unit for unit in STEPS if unit != "hour" or table.key_type != "date"]
 
 
-def _width(leaves: Iterable[Leaf]) -> int | None:
+def _ranges(table: Table) -> Iterable[Range]:
+    return (leaf.range for leaf in table.leaves if leaf.range is not None)
+
+
+def _width(ranges: Iterable[Range]) -> int | None:
     """Of a usual partition; None where none of them ends."""
-    widths = [
-        leaf.range.upper.order - leaf.range.lower.order
-        for leaf in leaves
-        if leaf.range is not None and leaf.range.lower is not None and leaf.range.upper is not None
-    ]
+    widths = [one.upper.order - one.lower.order for one in ranges if one.lower is not None and one.upper is not None]
     return int(median(widths)) if widths else None
 
 

@@ -10,7 +10,8 @@ from psycopg import sql
 from frostline.catalog import describe, queries
 from frostline.catalog.database import Connection
 from frostline.catalog.names import reserved
-from frostline.model.bounds import KEY_TYPES
+from frostline.model import layout
+from frostline.model.bounds import KEY_TYPES, parse_partition
 from frostline.model.tables import as_sql
 from frostline.tiering.checks import shell_name
 from frostline.tiering.kept import unkept
@@ -67,6 +68,7 @@ def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
     found = queries.rows(connection, "partitions", oid=oid)
     if not any(bound != "DEFAULT" for *_, bound, _, _ in found):
         yield Objection("it has no partitions", "create at least one partition")
+    yield from _too_wide(connection, oid, [bound for *_, bound, _, _ in found])
     for child, schema, name, bound, kind, persistence in found:
         if kind == "p":
             branch = f"{schema}.{name}"
@@ -85,6 +87,19 @@ def _partitions(connection: Connection, oid: int) -> Iterator[Objection]:
                     f"the DEFAULT partition {schema}.{name} (OID {child}) holds rows",
                     "move them into tables of their own and attach those as partitions",
                 )
+
+
+def _too_wide(connection: Connection, oid: int, bounds: list[str]) -> Iterator[Objection]:
+    """Of an integer key: the lake would have about a file for every row."""
+    key = queries.row(connection, "partition_key", oid=oid)
+    if key is None or not str(key[3]).startswith("int"):
+        return
+    ranges = (parse_partition(bound) for bound in bounds)
+    if many := layout.cuts(range_ for range_ in ranges if range_ is not None):
+        yield Objection(
+            f"its partitions are so wide that each would become {many:,} files or more in the lake",
+            f"use partitions of {layout.WIDEST:,} at most, or partition it by a time",
+        )
 
 
 def _key(connection: Connection, oid: int) -> Iterator[Objection]:

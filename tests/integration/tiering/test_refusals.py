@@ -37,6 +37,11 @@ SUBSCRIPTION = (
 
 # What was done, and words of the reason.
 REFUSED = {
+    "by a number with partitions that are files without end": (
+        "CREATE TABLE public.t (id int8 PRIMARY KEY) PARTITION BY RANGE (id);"
+        "CREATE TABLE public.t_1 PARTITION OF public.t FOR VALUES FROM (0) TO (4294967294001)",
+        "each would become 2,000 files or more in the lake",
+    ),
     "a plain table": ("CREATE TABLE public.t (id int PRIMARY KEY)", "not a partitioned table"),
     "a view": ("CREATE VIEW public.t AS SELECT 1 AS id", "not a partitioned table"),
     "by list": (
