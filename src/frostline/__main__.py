@@ -19,6 +19,8 @@ def main() -> None:
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
+    if (spark := sys.modules.get("frostline.pipeline.session")) is not None:
+        spark.kill()
     sys.exit(143)
 
 

@@ -18,6 +18,7 @@ from frostline.lake import layout, storage
 from frostline.lake.condition import Crowded, Work
 from frostline.pipeline.export import cause
 from frostline.pipeline.merge import literal, quiet, quoted, table_name
+from frostline.pipeline.session import told_plainly
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _OPTIONS = {"use-starting-sequence-number": "false", "partial-progress.enabled": "false"}
 
 
+@told_plainly()
 def rewrite(
     spark: SparkSession,
     settings: Settings,
@@ -69,6 +71,7 @@ def rewrite(
         context.cancelJobGroup(group)  # nothing of it goes on for nobody
 
 
+@told_plainly()
 def sums(
     spark: SparkSession,
     settings: Settings,

@@ -22,6 +22,7 @@ from frostline.lake.decode import Wire
 from frostline.lake.layout import OPERATION, PERIOD
 from frostline.model.tables import Leaf
 from frostline.pipeline import slices
+from frostline.pipeline.session import told_plainly
 from frostline.pipeline.slices import Job, Slice, TaskFailed
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Source:
     bytes: int  # with what is kept out of line
 
 
+@told_plainly()
 def export(spark: SparkSession, settings: Settings, managed: Managed, source: Source, operation: int) -> None:
     """Append the leaf to the Iceberg table in one commit that carries the operation's id."""
     try:

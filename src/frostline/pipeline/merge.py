@@ -26,6 +26,7 @@ from frostline.lake.decode import Wire
 from frostline.model.tables import Column
 from frostline.pipeline import slices
 from frostline.pipeline.export import cause, cut
+from frostline.pipeline.session import told_plainly
 from frostline.pipeline.slices import Reading, Slice
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def bounded(column: Column) -> bool:
     return column.storage.iceberg in _LITERALS
 
 
+@told_plainly()
 def merge(spark: SparkSession, settings: Settings, managed: Managed, versions: Versions, operation: int) -> None:
     """One commit to the Iceberg table, with the operation's id."""
     context, group = spark.sparkContext, f"frostline operation {operation}"

@@ -11,6 +11,7 @@ from frostline.lake import layout, storage
 from frostline.model.bounds import Bound
 from frostline.pipeline.export import cause
 from frostline.pipeline.merge import literal, quiet, quoted, stamped, table_name
+from frostline.pipeline.session import told_plainly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _DAY = 86_400_000_000  # microseconds: a date's bound counts days
 
 
+@told_plainly()
 def unread(spark: SparkSession, settings: Settings, managed: Managed, kept_from: Bound | None, operation: int) -> None:
     """Rows at or above the seam (None: all there are) or not kept any more, in one commit with the operation's id."""
     above = "true" if managed.seam is None else _compared(managed, ">=", managed.seam)

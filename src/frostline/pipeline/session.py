@@ -7,13 +7,17 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from frostline.config import Settings
@@ -37,9 +41,52 @@ def spark_session(settings: Settings, jars: Sequence[Path]) -> Iterator[SparkSes
     """A session on this database's lake for as long as the block lasts."""
     session = start(settings, jars)
     try:
-        yield for_database(session, settings)
+        with _killable():
+            yield for_database(session, settings)
     finally:
         stop(session)
+
+
+_killed: list[subprocess.Popen[bytes]] = []  # the JVM of spark_session, while there is one
+
+
+@contextmanager
+def _killable() -> Iterator[None]:
+    """Ctrl-C ends the JVM: PySpark's own answer to it asks the JVM to cancel its jobs, and waits for it behind them."""
+    from pyspark import SparkContext
+
+    _killed[:] = [SparkContext._gateway.proc] if SparkContext._gateway is not None else []
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupted)
+    try:
+        yield
+    finally:
+        _killed.clear()
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    kill()
+    raise KeyboardInterrupt
+
+
+def kill() -> None:
+    """End the JVM now, from a signal: whoever waits for it, be it in a `finally`, would wait until its job is done."""
+    for process in _killed:
+        process.kill()
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """When the JVM was ended under whoever waits for it, what ended it is raised, and not what PySpark says then."""
+    try:
+        yield
+    except Exception as error:
+        before: BaseException | None = error
+        while before is not None:
+            if isinstance(before, KeyboardInterrupt | SystemExit):
+                raise before from None
+            before = before.__context__
+        raise
 
 
 def for_database(session: SparkSession, settings: Settings) -> SparkSession:
@@ -145,7 +192,8 @@ def stop(session: SparkSession, seconds: float = 30) -> None:
     """Stop Spark and its JVM: PySpark would leave the JVM until this process ends."""
     from pyspark import SparkContext
 
-    with suppress(Exception):  # a JVM that was killed cannot be asked to stop
+    with suppress(Exception), warnings.catch_warnings():  # a JVM that was killed cannot be asked to stop
+        warnings.simplefilter("ignore", RuntimeWarning)
         session.stop()
     gateway = SparkContext._gateway
     if gateway is not None:

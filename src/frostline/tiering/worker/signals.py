@@ -12,6 +12,7 @@ import threading
 from types import FrameType
 
 from frostline.errors import Stopped
+from frostline.pipeline import session
 
 _ASKED = (signal.SIGTERM, signal.SIGINT)
 
@@ -90,4 +91,5 @@ class Signals:
         if self._working and (self._stop.is_set() or self._abandon):
             self._working = False  # once: what follows is clearing up
             self._ended = True
+            session.kill()
             raise Stopped
