@@ -53,7 +53,8 @@ def candidates(
     bench.begin_load(alone=not view.written_of(table.id).held and not view.reading)
     columns = bench.settable
     outputs = (*columns, *table.primary_key)
-    lake = lake_rows(view, source, table, outputs, narrowed.files)
+    ahead = wanted.ahead if wanted is not None else ()
+    lake = ahead[0].scan if ahead else lake_rows(view, source, table, outputs, narrowed.files)
     few = points.few(view, lake, wanted or sought(source, table, narrowed))
     if few == []:
         return None

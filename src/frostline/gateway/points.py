@@ -75,6 +75,14 @@ def asked(select: Select, table: ColdTable, conditions: Sequence[Condition]) -> 
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """What the lake has of rows, and what was found in its one file."""
+
+    scan: Scan
+    found: point.Found | None
+
+
+@dataclass(frozen=True)
 class Sought:
     """Columns of a few rows of a source."""
 
@@ -85,7 +93,7 @@ class Sought:
     key: tuple[str, ...] | None  # values of a whole primary key, of one row, if any, and of its versions
     _keys: Callable[[], tuple[str, ...]]
     most: int = FEW_ROWS  # rows; DuckDB reads more
-    ahead: dict[str, point.Found | None] = field(default_factory=dict, compare=False)  # in files that have been read
+    ahead: list[Ahead] = field(default_factory=list, compare=False)  # what has been read of it
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -134,11 +142,13 @@ def expect(view: View, wanted: Sought, more: Sequence[str] = ()) -> None:
 
 
 def read_ahead(view: View, wanted: Sought) -> None:
-    """Look into the file in which they were when this session last looked; what is in a file stays as it is."""
+    """Look into the file in which they were when this session last looked.
+
+    It holds for a table of the same description, of which this transaction has written nothing: files stay as they are.
+    """
     with suppress(Exception):  # whoever reads it when all is known to be still so says what is wrong, if anything is
         scan = lake_rows(view, wanted.source, wanted.table, wanted.columns, wanted.conditions)
-        if scan.files:
-            wanted.ahead[scan.files[0].path] = _of_file(scan, wanted)
+        wanted.ahead.append(Ahead(scan, _of_file(scan, wanted) if scan.files else point.NOTHING))
 
 
 def few(view: View, scan: Scan, wanted: Sought) -> list[Version] | None:
@@ -154,7 +164,8 @@ def _held(view: View, scan: Scan, wanted: Sought) -> Version | point.Found | Non
     """The newest version, or what is in the file; None: ask DuckDB."""
     if removed(wanted.source, wanted.table):
         return point.NOTHING
-    found = _of_file(scan, wanted) if scan.files else point.NOTHING
+    ahead = next((ahead for ahead in wanted.ahead if ahead.scan is scan), None)
+    found = ahead.found if ahead is not None else _of_file(scan, wanted) if scan.files else point.NOTHING
     if wanted.key is not None:
         newest = view.newest(wanted.source, wanted.table, wanted.key, wanted.columns)
         if newest is not None:
@@ -169,8 +180,6 @@ def _held(view: View, scan: Scan, wanted: Sought) -> Version | point.Found | Non
 def _of_file(scan: Scan, wanted: Sought) -> point.Found | None:
     if len(scan.files) != 1 or scan.rows is None or not all(map(_plain, wanted.columns)):
         return None
-    if scan.files[0].path in wanted.ahead:
-        return wanted.ahead[scan.files[0].path]
     numbers = [column.field_id or 0 for column in wanted.columns]
     return point.find(scan.files[0].path, _spans(wanted.conditions), numbers, wanted.most)
 

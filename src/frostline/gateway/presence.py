@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import psycopg
 from psycopg import sql
@@ -41,12 +41,15 @@ def _changes(known: Mapping[str, str], wanted: Mapping[str, str]) -> sql.Compose
 class Presence:
     """Announced when the gateway listens, renewed by a thread, taken back when it stops."""
 
-    def __init__(self, dsn: str, link: Link, tls: bool, others: Sequence[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self, dsn: str, link: Link, tls: bool, others: Sequence[tuple[str, int]] = (), tidy: Callable[[], object] = int
+    ) -> None:
         self.id = str(uuid.uuid4())
         self._dsn = dsn
         self.pins = Pins(link, self.id, self._announce)
         self._link = link
         self._tls = tls
+        self._tidy = tidy  # with every beat
         self._others = others  # gateways of standbys, which cannot write down where they are
         self._standby = False  # and so it is with us
         self._address = ("", 0)
@@ -126,6 +129,7 @@ class Presence:
 
         When a standby was promoted this gateway has no row yet, as if it had been taken for dead.
         """
+        self._tidy()
         self._standby = self._link.run(in_recovery)
         if self._standby:
             self.pins.drop_unused()

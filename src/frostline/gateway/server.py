@@ -87,7 +87,9 @@ class Gateway:
         self._metrics = Metrics()
         self._tls = tls.context(settings.gateway)
         others = addresses(settings.gateway.standbys)
-        self._presence = Presence(self._dsn, self._pinning, tls=self._tls is not None, others=others)
+        self._presence = Presence(
+            self._dsn, self._pinning, tls=self._tls is not None, others=others, tidy=point.close_unused
+        )
         self._clients: dict[int, Client] = {}
         self._strangers: dict[Stream, None] = {}  # who has not said who it is, in the order they came
         self._lock = threading.Lock()

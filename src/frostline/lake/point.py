@@ -7,6 +7,9 @@ their bounds and their bloom filters. Of everything else the answer is that Duck
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,6 +29,8 @@ FOOTERS = 64 * 1024 * 1024
 VALUES = 128 * 1024 * 1024  # as much as Postgres takes for its own pages unless it is told otherwise
 _GROUP_BYTES = 8 * 1024 * 1024  # a larger one DuckDB does not read as a whole
 _ANSWER_BYTES = 64 * 1024 * 1024  # of texts; DuckDB gives more piece by piece
+_OPEN = 32  # files that stay open
+_OPEN_SECONDS = 10.0
 _GROUPS = 3  # are read, with all that filters take for possible; more are left to DuckDB
 _FILTERED = 128  # row groups whose filters are asked; of more, DuckDB asks them
 _FILTERS = 32 * 1024 * 1024
@@ -197,6 +202,59 @@ _values: ByteCache[_Values] = ByteCache(VALUES)
 _filters: ByteCache[bloom.Filter] = ByteCache(_FILTERS)
 
 
+class _Opened:
+    """A file that can be read, by one at a time."""
+
+    def __init__(self, path: str, metadata: pq.FileMetaData, words: Sequence[str]) -> None:
+        self._stream = pa.OSFile(path)
+        self._file = pq.ParquetFile(self._stream, metadata=metadata, pre_buffer=False, read_dictionary=list(words))
+        self.reader = self._file.reader
+        self.since = 0.0  # nobody has used it
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Open:
+    """Files that were read lately: opening one takes a third of what it takes to read a row group of it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[str, ...], _Opened] = OrderedDict()
+
+    def take(self, path: str, words: Sequence[str]) -> _Opened | None:
+        with self._lock:
+            return self._files.pop((path, *words), None)
+
+    def give(self, path: str, words: Sequence[str], opened: _Opened) -> None:
+        opened.since = time.monotonic()
+        with self._lock:
+            gone = [self._files.pop((path, *words), None)]
+            self._files[path, *words] = opened
+            if len(self._files) > self._most:
+                gone.append(self._files.popitem(last=False)[1])
+        for other in gone:
+            if other is not None:
+                other.close()
+
+    def close_unused(self, seconds: float) -> None:
+        limit = time.monotonic() - seconds
+        with self._lock:
+            unused = [key for key, opened in self._files.items() if opened.since <= limit]
+            gone = [self._files.pop(key) for key in unused]
+        for opened in gone:
+            opened.close()
+
+
+_open = _Open(_OPEN)
+
+
+def close_unused(seconds: float = _OPEN_SECONDS) -> None:
+    """Close files that nobody has read for a while: one that was removed takes its room until then."""
+    _open.close_unused(seconds)
+
+
 def endless(span: Span) -> bool:
     """Whether it has no end."""
     return span[0] <= ALL[0] or ALL[1] <= span[1]
@@ -316,10 +374,9 @@ def _read(path: str, file: _File, group: int, places: Iterable[int]) -> dict[int
     if lacking:
         chunks = file.metadata.row_group(group)
         again = [file.words[at] for at in lacking if at in file.words and chunks.column(at).has_dictionary_page]
-        with pa.OSFile(path) as stream:
-            opened = pq.ParquetFile(stream, metadata=file.metadata, pre_buffer=False, read_dictionary=again)
-            reader = opened.reader
-            table = reader.read_row_group(group, column_indices=lacking, use_threads=len(lacking) > _ALONE)
+        opened = _open.take(path, again) or _Opened(path, file.metadata, again)
+        table = opened.reader.read_row_group(group, column_indices=lacking, use_threads=len(lacking) > _ALONE)
+        _open.give(path, again, opened)
         found |= {place: _Values(_whole(table.column(at))) for at, place in enumerate(lacking)}
     return {
         place: _values.get((path, group, place), partial(_same, values))
