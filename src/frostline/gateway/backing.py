@@ -70,6 +70,7 @@ class Backing:
         self._sent: tuple[str, ...] | None = None  # statements whose results nobody has taken yet
         self._sent_at = 0.0
         self._answers: dict[str, PGresult] = {}  # to questions that are yet to be asked
+        self._begun: dict[str, PGresult] = {}  # to those that were sent with the beginning
         self._later: list[str] = []  # goes along with what is asked next
         self._copy: _Copy | None = None
         self._failed: dict[int, Exception] = {}  # whose rows were not all taken, and why
@@ -151,7 +152,7 @@ class Backing:
                     end = sent.index(_BEGIN) + len(wanted)
                     first = end - len(questions)
                     self._marked = bool(self._in_use) and found[first - 1].get_value(0, 0) == b"t"
-                    self._answers = dict(zip(sent[end:], found[end:], strict=True))
+                    self._begun = dict(zip(sent[end:], found[end:], strict=True))
                     return found[first:end]
             except psycopg.OperationalError:
                 # On a new connection when the old one was ended while we were idle.
@@ -180,10 +181,15 @@ class Backing:
     def ahead(self, questions: Sequence[str]) -> None:
         """Let Postgres work on what will be asked next; who asks something else waits for it and goes on."""
         connection = self.connection
-        self._answers = {question: self._answers[question] for question in questions if question in self._answers}
+        self._answers = {question: self._begun[question] for question in questions if question in self._begun}
+        self._begun.clear()
         lacking = [question for question in questions if question not in self._answers]
         if lacking:
             self._send(connection, lacking)
+
+    def went_on(self) -> None:
+        """Another statement comes: what was asked with the beginning was asked for the first."""
+        self._begun.clear()
 
     def answer(self, question: str) -> PGresult:
         """The answer to one question."""
@@ -229,7 +235,7 @@ class Backing:
     def _forget(self) -> None:
         self.open, self.snapshot, self._marked = False, None, False
         self._sent, self._copy = None, None
-        for kept in (self._answers, self._later, self._failed):
+        for kept in (self._answers, self._begun, self._later, self._failed):
             kept.clear()
 
     def close(self) -> None:

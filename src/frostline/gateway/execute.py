@@ -381,6 +381,7 @@ class Executor:
 
     def _modified(self, statement: Modify, parameters: Parameters) -> Result:
         early = None
+        self.view.backing.went_on()
         if not self.view.backing.open and (table := self.view.last_known(statement.target.source)) is not None:
             early = changes.concerned(statement, table, parameters)  # while Postgres looks up how it is now
             changes.begin(self.view, statement, early, parameters)

@@ -117,3 +117,26 @@ def test_several_questions_ahead_are_answered_in_any_order(backing: Backing) -> 
     assert backing.answer(TWO).get_value(0, 0) == b"2"
     assert backing.answer(ONE).get_value(0, 0) == b"1"
     assert numbers(backing) == (b"1", [b"2", b"1"])
+
+
+def test_what_came_with_the_beginning_is_the_first_statement_s(backing: Backing) -> None:
+    """A number for a new version that nobody has used is older than what was written since."""
+    clock = "SELECT clock_timestamp()"
+    told = []
+    for later in (False, True):
+        backing.end()
+        backing.begin_early([ONE, clock])
+        assert [result.get_value(0, 0) for result in backing.begin(questions=[ONE], asked_at=0)] == [b"1"]
+        began = backing.connection.execute(clock).fetchone()
+        if later:
+            backing.went_on()
+        backing.ahead([clock])
+        told.append(
+            backing.connection.execute(
+                "SELECT %s::timestamptz > %s",
+                [(backing.answer(clock).get_value(0, 0) or b"").decode(), began[0] if began else None],
+            ).fetchone()
+        )
+        backing.ahead([clock, TWO])
+        assert numbers(backing) == (b"1", [b"2", b"1"])
+    assert told == [(False,), (True,)]

@@ -186,6 +186,27 @@ def test_a_transaction_that_begins_with_it_goes_on_as_any_other(any_world: World
         same(world, ALL)
 
 
+def test_a_number_that_nobody_needed_is_not_given_to_a_later_version(any_world: World) -> None:
+    """It is older than what the transaction has written since, and the newest number wins."""
+    world = any_world
+    twins(world, *PLAIN)
+    sessions = {table: world.connect() for table in ("tiered", "plain")}
+    missing = "WHERE id = 99 AND ts = '2020-01-07Z'"
+    script = [
+        f"UPDATE {{t}} SET i = 1 {missing}",
+        "INSERT INTO {t} (id, ts, i, l) VALUES (99, '2020-01-07Z', 2, 2)",
+        f"UPDATE {{t}} SET i = 3 {missing}",
+        f"UPDATE {{t}} SET t = 'last' {missing}",
+    ]
+    for table, session in sessions.items():
+        for _ in range(3):
+            session.execute(by_key(world, "UPDATE {t} SET t = 'first'").replace("{t}", table))
+        with session.transaction():
+            for statement in script:
+                session.execute(statement.replace("{t}", table))
+    same(world, ALL, f"SELECT i, t FROM {{t}} {missing}")
+
+
 def test_the_statement_that_comes_first_after_the_connection_was_lost_is_answered(world: World) -> None:
     twins(world, *PLAIN)
     session = world.connect()
