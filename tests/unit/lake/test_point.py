@@ -75,7 +75,7 @@ def test_a_file_that_was_removed_takes_its_room_no_longer_than_it_is_used(tmp_pa
 
 
 def test_few_files_stay_open(tmp_path: Path) -> None:
-    for number in range(50):
+    for number in range(point._OPEN + 10):
         path = written(tmp_path / f"{number}.parquet", [number], [number])
         found = point.find(path, {1: (number, number)}, [2], 10)
         assert found is not None
