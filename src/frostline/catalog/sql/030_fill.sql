@@ -36,11 +36,12 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 ELSE 'no hot partition has kept the value it was added with'
            END
     FROM frostline.tables t
+    CROSS JOIN LATERAL (SELECT frostline.heaps(t.id) AS heaps) n
     JOIN pg_attribute a ON a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     CROSS JOIN LATERAL (
         SELECT coalesce(bool_or(l.atthasmissing), false) AS found, max((l.attmissingval::text::text[])[1]) AS value,
-               coalesce(bool_or(t.heaps ->> c.oid::text = c.relfilenode::text), false) AS same
+               coalesce(bool_or(t.heaps -> c.oid::text = n.heaps -> c.oid::text), false) AS same
         FROM pg_inherits p
         JOIN pg_class c ON c.oid = p.inhrelid AND c.relkind = 'r'
         JOIN pg_attribute l ON l.attrelid = c.oid AND l.attname = a.attname
