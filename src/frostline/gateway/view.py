@@ -650,7 +650,7 @@ class View:
 
     def _newest_of(self, source: Source, table: ColdTable, key: tuple[str, ...], columns: Sequence[ColdColumn]) -> str:
         """The question for a key's newest version, with values as the table has them."""
-        if table.followed and not self.written_of(table.id).batches:
+        if self._all_in_delta(table):
             name = self.backing.named(_newest_by_key_of(source, table, columns))
             if name is not None:
                 return _executed(name, source, table, key)
@@ -658,8 +658,11 @@ class View:
         return _newest_text(tuple(columns), self._all_versions(table), _within(source, table, keys))
 
     def _all_versions(self, table: ColdTable) -> str:
-        plain = table.followed and not self.written_of(table.id).batches
-        return _quoted(table.delta) if plain else self.version_rows(table).as_string(None)
+        return _quoted(table.delta) if self._all_in_delta(table) else self.version_rows(table).as_string(None)
+
+    def _all_in_delta(self, table: ColdTable) -> bool:
+        """Whether versions are read from there as they are: none is held, and its columns are the table's."""
+        return table.followed and not self.written_of(table.id).batches
 
     def _load_delta(self, table: ColdTable, within: sql.Composable) -> str:
         inexact = next((column for column in table.primary_key if not column.exact_equality), None)
