@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from frostline.report import Report
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+class Lines(Report):
+    """Keeps what was said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.said.append(text)
 
 
 def command(*arguments: str) -> list[str]:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from fix_commands import Run, command, failed_clearly
+from fix_commands import Lines, Run, command, failed_clearly
 from frostline import config
 from frostline.catalog.database import connect
 from frostline.config import Settings
@@ -41,17 +41,6 @@ def own(open_directory: Path, request: pytest.FixtureRequest, report: Report) ->
     if directory.exists():
         stack.down(settings, report)
         shutil.rmtree(directory)
-
-
-class Lines(Report):
-    """Keeps what was said."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.said.append(text)
 
 
 def pid(found: Stack, name: str) -> int:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from fix_commands import Lines
 from fix_lake import Lake
 from fix_tiering import World
 from frostline.catalog import identity, registry
@@ -208,17 +209,6 @@ def test_an_original_whose_place_was_taken_becomes_a_copy(world: World) -> None:
         same(world)
 
 
-class Heard(Silent):
-    """What a person would be told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def line(self, text: str) -> None:
-        self.lines.append(text)
-
-
 def test_one_that_was_called_a_copy_by_mistake_is_told_whose_tables_it_has_and_takes_that_name_back(
     world: World,
 ) -> None:
@@ -226,9 +216,9 @@ def test_one_that_was_called_a_copy_by_mistake_is_told_whose_tables_it_has_and_t
     ((name,),) = world.run("SELECT id::text FROM frostline.installation")
     with as_it_was(world, "mistaken") as one:
         adopt.copy(one.settings)
-        said = Heard()
-        assert adopt.successor(one.settings, said) == []
-        assert said.lines == [f"public.events belongs to installation {name}, and this is a copy that only reads it"]
+        told = Lines()
+        assert adopt.successor(one.settings, told) == []
+        assert told.said == [f"public.events belongs to installation {name}, and this is a copy that only reads it"]
         # As docs/backup.md has it.
         one.run(f"UPDATE frostline.installation SET id = '{name}'")
         one.run(f"ALTER SERVER \"{SERVER_NAME}\" OPTIONS (SET dbname '{name}')")
